@@ -250,7 +250,7 @@ func TestPackerIsThePlainScanOnLargeInstances(t *testing.T) {
 		}
 	}
 	if packed < 20 || failed < 20 {
-		t.Errorf("%d packed, %d failed: too one-sided to tell", packed, failed)
+		t.Errorf("%d packed, %d failed: too one-sided to compare", packed, failed)
 	}
 }
 

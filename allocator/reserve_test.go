@@ -24,7 +24,7 @@ func TestReserve(t *testing.T) {
 		r              allocator.Reserve[int64]
 		largest, bytes int64
 	}{
-		"of nobody":                            {of(), 0, 0},
+		"of no VMs":                            {of(), 0, 0},
 		"of those who have all, or more":       {of(0, -5), 0, 0},
 		"the largest of few":                   {of(3, 8, 5), 8, 8},
 		"four equal ones are just the largest": {of(8, 8, 8, 8), 8, 8},
@@ -46,7 +46,7 @@ func TestReserve(t *testing.T) {
 		deficit, free int64
 		want          int64
 	}{
-		"nobody else lacks":                      {of(8), 8, 5, 5},
+		"no other VM is short":                   {of(8), 8, 5, 5},
 		"all that is left beside another":        {of(8, 6), 8, 9, 3},
 		"another than the largest":               {of(8, 6), 6, 9, 1},
 		"as large as another":                    {of(8, 8), 8, 9, 1},

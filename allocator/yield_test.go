@@ -35,7 +35,7 @@ func TestAllocateKnownAnswers(t *testing.T) {
 			groups: []allocator.Group{group("a", 1, 0, 0, 1)},
 			cpu:    []float64{0.5}, lowest: 0.5, average: 0.5,
 		},
-		"a cluster over two hosts gives way to two clusters": {
+		"a cluster over two hosts is stopped for two clusters": {
 			// y1 + y2 <= 1 + ... : wide uses both hosts; two narrow ones gain more.
 			hosts:  []allocator.Host{host(1.5), host(1.5), host(1)},
 			groups: []allocator.Group{group("wide", 1, 0, 0, 1), group("n1", 1, 0, 0), group("n2", 1, 0, 1), group("low", 4, 0, 2)},

@@ -41,15 +41,15 @@ func TestPenaltyByHand(t *testing.T) {
 
 func TestPenaltyRefuses(t *testing.T) {
 	for name, change := range map[string]func(*MarginSettings){
-		"a minimum below 1":          func(s *MarginSettings) { s.Min = 0.99 },
-		"a minimum that is none":     func(s *MarginSettings) { s.Min = math.NaN() },
-		"a start below the minimum":  func(s *MarginSettings) { s.Start = 1 },
-		"a start above the maximum":  func(s *MarginSettings) { s.Start = 3 },
-		"a start without end":        func(s *MarginSettings) { s.Max, s.Start = 0, math.Inf(1) },
-		"a maximum below the least":  func(s *MarginSettings) { s.Max = 1 },
-		"a decay of 1":               func(s *MarginSettings) { s.Decay = 1 },
-		"no growth":                  func(s *MarginSettings) { s.Growth = 0 },
-		"a target nobody can exceed": func(s *MarginSettings) { s.Target = 1 },
+		"a minimum below 1":                func(s *MarginSettings) { s.Min = 0.99 },
+		"a minimum that is none":           func(s *MarginSettings) { s.Min = math.NaN() },
+		"a start below the minimum":        func(s *MarginSettings) { s.Start = 1 },
+		"a start above the maximum":        func(s *MarginSettings) { s.Start = 3 },
+		"a start without end":              func(s *MarginSettings) { s.Max, s.Start = 0, math.Inf(1) },
+		"a maximum below the least":        func(s *MarginSettings) { s.Max = 1 },
+		"a decay of 1":                     func(s *MarginSettings) { s.Decay = 1 },
+		"no growth":                        func(s *MarginSettings) { s.Growth = 0 },
+		"a target that no host can exceed": func(s *MarginSettings) { s.Target = 1 },
 	} {
 		s := QualityPenalty
 		change(&s)

@@ -49,7 +49,7 @@ func TestVuln(t *testing.T) {
 	}{
 		{"a function that is called", database(t, "path/filepath", "EvalSymlinks"), target, 3, "GO-0000-0001"},
 		{"a function that is not called", database(t, "path/filepath", "Walk"), target, 0, "No vulnerabilities found"},
-		{"nobody answers", "HTTPS_PROXY=http://127.0.0.1:1", target, 0, "NOT RUN: the vulnerability database cannot be reached"},
+		{"no answer", "HTTPS_PROXY=http://127.0.0.1:1", target, 0, "NOT RUN: the vulnerability database cannot be reached"},
 		{"no such copy", "EVENKEEL_VULN_DB=file:///nowhere/at/all", target, 1, "nowhere"},
 		{"no such package", "HTTPS_PROXY=http://127.0.0.1:1", "./internal/nothing", 1, "nothing"},
 	} {

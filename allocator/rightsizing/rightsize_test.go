@@ -118,12 +118,12 @@ func TestBeyondThePaper(t *testing.T) {
 			p.Apps[0].Yield, p.Apps[1].Yield = 0, 0
 			p.Components[1].Present.Memory, p.Components[1].Request.Memory, p.Components[1].Need.Memory = 3*gib, 7*gib, 7*gib
 		}), Options{Late: true}, []Action{Shrink, Grow}, []Amount{{2, 1}, {2, 4}}},
-		"nobody goes for a wish": {two(func(p *Problem) {
+		"no VM is evicted for an optional amount": {two(func(p *Problem) {
 			p.Apps[0].Yield, p.Apps[1].Yield = 0, 0
 			p.Components[0].Need.Memory, p.Components[0].Present.Memory, p.Components[0].Required = 4*gib, 2*gib, 2*gib
 			p.Components[1].Present.Memory, p.Components[1].Request.Memory, p.Components[1].Need.Memory = 4*gib, 5*gib, 5*gib
 		}), Options{}, []Action{Grow, Grow}, []Amount{{2, 3}, {2, 5}}},
-		"a fixed one wishes": {two(func(p *Problem) {
+		"a fixed one asks for an optional amount": {two(func(p *Problem) {
 			p.Apps[0].Yield, p.Apps[1].Yield, p.Apps[0].Fixed = 0, 0, true
 			p.Components[0].Need.Memory, p.Components[0].Present.Memory = 4*gib, 2*gib
 			p.Components[1].Present.Memory, p.Components[1].Request.Memory, p.Components[1].Need.Memory = 4*gib, 5*gib, 5*gib
@@ -214,7 +214,7 @@ func draw(t *rapid.T) *Problem {
 				c.Need.Memory = math.NaN()
 			}
 			c.Floor = float64(rapid.IntRange(0, int(c.Request.Memory)).Draw(t, "floor"))
-			if rapid.IntRange(0, 3).Draw(t, "wishes") == 0 {
+			if rapid.IntRange(0, 3).Draw(t, "optional") == 0 {
 				c.Required = float64(rapid.IntRange(0, 16).Draw(t, "must"))
 			}
 			c.Charged = c.Present.Memory + float64(rapid.IntRange(0, 3).Draw(t, "held"))

@@ -45,7 +45,7 @@ func TestSeveralServers(t *testing.T) {
 		do    func(*Client) error
 		asked bool // the second server is
 	}{
-		{"read, nobody there", nil, read, true}, {"change, nobody there", nil, create, true}, {"change without a key, nobody there", nil, token, true},
+		{"read, no server there", nil, read, true}, {"change, no server there", nil, create, true}, {"change without a key, no server there", nil, token, true},
 		{"read, no leader", leaderless, read, true}, {"change, no leader", leaderless, create, true}, {"change without a key, no leader", leaderless, token, true},
 		{"read, broken off", breaks, read, true}, {"change, broken off", breaks, create, true}, {"change without a key, broken off", breaks, token, false},
 		{"another problem", busy, create, false},

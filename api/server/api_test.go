@@ -510,7 +510,7 @@ func TestHealthAndMetrics(t *testing.T) {
 			}
 		}
 		if strings.Contains(body, "made/up") {
-			t.Error("a path that somebody made up is a metric")
+			t.Error("an invented path is a metric")
 		}
 	})
 }

@@ -23,7 +23,7 @@ func (s *Server) registerDrains(api huma.API) {
 	change(api, http.MethodPost, "drainHost", path, tagHost, "Empty a host",
 		"Closes the host for new VMs and moves those it has to other hosts by live migration, within the bytes and until the deadline. First it looks for VMs that cannot move: "+
 			"with onBlocked stop, the default, they are a refusal (409 blocked, with each of them and what to do about it), and nothing moves. No VM is stopped but with onBlocked shutdown. "+
-			"A host that is being emptied already goes on with the new wishes.",
+			"A host that is being emptied already goes on with the new options.",
 		http.StatusAccepted, v1.DrainRequest{},
 		func(ctx context.Context, in *struct {
 			NameParam
@@ -60,7 +60,7 @@ func (s *Server) registerDrains(api huma.API) {
 			}
 			return s.getHost(ctx, in.Name, "")
 		})
-	get(api, "getHostDrain", path, tagHost, "Get how far a host is emptied", "With each VM, how much of it was sent, how fast, and when it is there. The state is none where nobody wants the host empty. With wait, the answer comes once the drain changed after index, or has ended.",
+	get(api, "getHostDrain", path, tagHost, "Get how far a host is emptied", "With each VM, how much of it was sent, how fast, and when it is there. The state is none where no drain was requested. With wait, the answer comes once the drain changed after index, or has ended.",
 		func(ctx context.Context, in *struct {
 			NameParam
 			ReadParams

@@ -75,8 +75,8 @@ func TestExposedFiles(t *testing.T) {
 		}{
 			{"a file that others may read", func(_, path string) error { return os.Chmod(path, 0o604) }, false},
 			{"a directory that all may write", func(dir, _ string) error { return os.Chmod(dir, 0o777) }, false},
-			{"a file of somebody else", func(_, path string) error { return os.Chown(path, 65534, 65534) }, true},
-			{"a directory of somebody else", func(dir, _ string) error { return os.Chown(dir, 65534, 65534) }, true},
+			{"a file of another user", func(_, path string) error { return os.Chown(path, 65534, 65534) }, true},
+			{"a directory of another user", func(dir, _ string) error { return os.Chown(dir, 65534, 65534) }, true},
 		}
 		for _, c := range cases {
 			if c.root && os.Geteuid() != 0 {

@@ -75,7 +75,7 @@ func (s *Server) registerSnapshots(api huma.API) {
 		SkipValidateBody: true, MaxBodyBytes: MaxSnapshotBytes,
 	}, func(ctx context.Context, in *struct {
 		Foreign bool     `query:"foreign" doc:"Also a snapshot of another cluster."`
-		WaitFor []string `query:"waitFor" doc:"Hosts that had joined since it was saved and that nobody knows any more: they are waited for as well."`
+		WaitFor []string `query:"waitFor" doc:"Hosts that had joined since it was saved and that the restored state does not know: they are waited for as well."`
 		RawBody []byte   `contentType:"application/octet-stream"`
 	}) (*answerOf[v1.Snapshot], error) {
 		saved, err := s.opts.Members.RestoreSnapshot(ctx, bytes.NewReader(in.RawBody), in.Foreign, in.WaitFor...)

@@ -207,17 +207,17 @@ func TestMemberRequests(t *testing.T) {
 			{"POST", cluster + "join-tokens", `{"agent":true} {}`, 400, v1.ProblemMalformed, "body"},
 			{"POST", cluster + "join-tokens", `[`, 400, v1.ProblemMalformed, "body"},
 			{"POST", cluster + "leader", `{"to":7}`, 400, v1.ProblemMalformed, "body"},
-			{"POST", cluster + "leader", `{"to":"nobody"}`, 404, v1.ProblemNotFound, ""},
+			{"POST", cluster + "leader", `{"to":"nowhere"}`, 404, v1.ProblemNotFound, ""},
 			{"POST", cluster + "fencing/disable", `{"reason":"` + strings.Repeat("x", 501) + `"}`, 422, v1.ProblemInvalid, "reason"},
 			{"POST", cluster + "fencing/enable", `nonsense`, 400, v1.ProblemMalformed, "body"},
-			{"DELETE", cluster + "members/nobody", ``, 404, v1.ProblemNotFound, ""},
+			{"DELETE", cluster + "members/nowhere", ``, 404, v1.ProblemNotFound, ""},
 			{"DELETE", cluster + "members/h2?force=perhaps", ``, 422, v1.ProblemInvalid, "force"},
 			{"DELETE", cluster + "members/h2?forse=true", ``, 422, v1.ProblemInvalid, "forse"},
-			{"POST", "/v1/hosts/nobody/confirm-dead", `{}`, 404, v1.ProblemNotFound, ""},
+			{"POST", "/v1/hosts/nowhere/confirm-dead", `{}`, 404, v1.ProblemNotFound, ""},
 			{"POST", "/v1/hosts/h1/confirm-dead", `{}`, 409, v1.ProblemConflict, ""},
 			{"POST", "/v1/hosts/h1/confirm-dead?dryRun=true", `{}`, 409, v1.ProblemConflict, ""},
 			{"POST", "/v1/hosts/h1/confirm-dead", `{"reason":"` + strings.Repeat("x", 501) + `"}`, 422, v1.ProblemInvalid, "reason"},
-			{"POST", "/v1/hosts/nobody/fence", `{"test":true}`, 404, v1.ProblemNotFound, ""},
+			{"POST", "/v1/hosts/nowhere/fence", `{"test":true}`, 404, v1.ProblemNotFound, ""},
 			{"POST", "/v1/hosts/h1/fence", `{"test":true}`, 404, v1.ProblemNotFound, ""},
 			{"POST", "/v1/hosts/h2/fence", `{"test":1}`, 400, v1.ProblemMalformed, "body"},
 			{"GET", cluster + "members?index=x", ``, 422, v1.ProblemInvalid, "index"},
@@ -255,7 +255,7 @@ func TestMemberRequests(t *testing.T) {
 			}
 		}
 		if resp, body := s.ask(follower, "GET", "/v1/cluster/members", "", "Authorization", "Bearer no"); resp.StatusCode != 401 {
-			t.Errorf("a stranger is told of the members: %s", body)
+			t.Errorf("a stranger sees the members: %s", body)
 		}
 	})
 }
@@ -306,7 +306,7 @@ func TestJoinTokens(t *testing.T) {
 			}
 		}
 		if wrong != nil && again != nil && wrong.Error() != again.Error() {
-			t.Errorf("the answer tells what is wrong with a token:\n%v\n%v", wrong, again)
+			t.Errorf("the answer reveals what is wrong with a token:\n%v\n%v", wrong, again)
 		}
 		s.event("join-refused", "")
 		raw, err := json.Marshal(map[string]string{"id": "x", "secret": "y", "name": "Not A Name", "address": "127.0.0.1:1", "request": "z"})

@@ -153,7 +153,7 @@ func TestManyTokens(t *testing.T) {
 	r := httptest.NewRequest("GET", "/v1/vms", nil)
 	r.Header.Set("Authorization", "Bearer ")
 	if principal, _ := (&Server{}).identifyToken(r); principal != nil {
-		t.Error("a server without tokens lets somebody in")
+		t.Error("a server without tokens lets a caller in")
 	}
 }
 

@@ -79,13 +79,13 @@ func TestSamples(t *testing.T) {
 			t.Errorf("%+v, %v", f, err)
 		}
 		for path, want := range map[string]int{
-			"/v1/vms/nobody/forecast":                   http.StatusNotFound,
+			"/v1/vms/nowhere/forecast":                  http.StatusNotFound,
 			"/v1/vms/a-w-0/forecast?steps=0":            http.StatusUnprocessableEntity,
 			"/v1/vms/a-w-0/forecast?steps=61":           http.StatusUnprocessableEntity,
 			"/v1/vms/a-w-0/forecast?steps=ten":          http.StatusUnprocessableEntity,
 			"/v1/vms/a-w-0/forecast?resource=disk":      http.StatusUnprocessableEntity,
 			"/v1/vms/a-w-0/forecast":                    http.StatusOK,
-			"/v1/vms/nobody/samples":                    http.StatusNotFound,
+			"/v1/vms/nowhere/samples":                   http.StatusNotFound,
 			"/v1/vms/a-w-0/samples?resource=disk":       http.StatusUnprocessableEntity,
 			"/v1/vms/a-w-0/samples?resolution=1s":       http.StatusUnprocessableEntity,
 			"/v1/vms/a-w-0/samples?since=yesterday":     http.StatusUnprocessableEntity,
@@ -191,7 +191,7 @@ func TestHistoryMoves(t *testing.T) {
 		if _, err := m.HistoryFor(t.Context(), vm.Host, vm.ID); err != nil {
 			t.Errorf("for the target: %v", err)
 		}
-		for _, other := range []string{"h2", "h1", "nobody"} {
+		for _, other := range []string{"h2", "h1", "nowhere"} {
 			if other != vm.Host {
 				if _, err := m.HistoryFor(t.Context(), other, vm.ID); err == nil {
 					t.Errorf("host %s was given the history of a VM on %s", other, vm.Host)

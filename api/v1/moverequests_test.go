@@ -170,7 +170,7 @@ func TestParseSettings(t *testing.T) {
 			t.Errorf("%s: %v", pair, err)
 		}
 		if strings.Contains(err.Error(), "line ") {
-			t.Errorf("%s: a line of a document that nobody wrote: %v", pair, err)
+			t.Errorf("%s: a line of a document that does not exist: %v", pair, err)
 		}
 	}
 	if _, err := ParseSettingPairs([]string{"moves.mode=off", "moves.mode=auto"}); faultsOf(t, err)[0] != "moves.mode" {

@@ -70,11 +70,11 @@ type Migration struct {
 	Bytes          Size          `json:"bytes" doc:"Bytes that it was predicted to send."`
 	BytesBudget    *Size         `json:"bytesBudget,omitempty" doc:"Most bytes that it may send: beyond them it is aborted. Left out: no bound."`
 	BytesMoved     Size          `json:"bytesMoved" doc:"Bytes that it has sent, memory and disks, as the hypervisor counted them; while it runs, as last heard of."`
-	DowntimeMs     int64         `json:"downtimeMs" doc:"How long the guest stood still at the hand-over, milliseconds; 0 until it is done, or where the hypervisor does not tell."`
+	DowntimeMs     int64         `json:"downtimeMs" doc:"How long the guest stood still at the hand-over, milliseconds; 0 until it is done, or where the hypervisor does not report it."`
 	Options        MoveOptions   `json:"options"`
 	OpenedAt       time.Time     `json:"openedAt"`
 	EndedAt        time.Time     `json:"endedAt,omitzero"`
-	Progress       *MoveProgress `json:"progress,omitempty" doc:"How far it is, while it runs and its host tells."`
+	Progress       *MoveProgress `json:"progress,omitempty" doc:"How far it is, while it runs and its host reports it."`
 	ModifyIndex    uint64        `json:"modifyIndex" doc:"Log index of its last change; its ETag, in quotes."`
 }
 
@@ -127,7 +127,7 @@ type Blocker struct {
 // Drain is how far the drain of a host is.
 type Drain struct {
 	Host        string    `json:"host" doc:"Name of the host."`
-	State       string    `json:"state" enum:"none,draining,drained,blocked,stopped" doc:"none: nobody wants it empty. draining: VMs leave it. drained: its hypervisor says that none of ours is left. blocked: the VMs that are left cannot leave. stopped: nothing leaves it any more, though it is not empty."`
+	State       string    `json:"state" enum:"none,draining,drained,blocked,stopped" doc:"none: no drain was requested. draining: VMs leave it. drained: its hypervisor says that none of ours is left. blocked: the VMs that are left cannot leave. stopped: nothing leaves it any more, though it is not empty."`
 	Reason      string    `json:"reason,omitempty" doc:"The operator's reason."`
 	By          string    `json:"by,omitempty" doc:"Who asked for it."`
 	Text        string    `json:"text,omitempty" doc:"How far it is, in words; where it ended, why."`

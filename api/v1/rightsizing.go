@@ -87,7 +87,7 @@ type HostHeadroom struct {
 	CountAs   Resources         `json:"countAs" doc:"What that counts as where new VMs are placed."`
 	Estimated Resources         `json:"estimated" doc:"Room for new VMs if estimates are right."`
 	Headroom  Resources         `json:"headroom" doc:"Room for new VMs: never more than that."`
-	Available *HostAvailability `json:"available,omitempty" doc:"What the host itself holds to be available; left out where it told of none."`
+	Available *HostAvailability `json:"available,omitempty" doc:"What the host itself holds to be available; left out where it reported none."`
 	Ignored   string            `json:"ignored,omitempty" doc:"Why what the host itself says counts for nothing."`
 }
 

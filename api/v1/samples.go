@@ -75,7 +75,7 @@ type SampleStep struct {
 	Max       float64   `json:"max" doc:"The largest mean of ten seconds."`
 	Samples   int       `json:"samples" doc:"Measurements in it, one for ten seconds."`
 	Cap       *float64  `json:"cap,omitempty" doc:"CPU: cores that it was held to at the end; 0: not at all."`
-	Throttled *float64  `json:"throttled,omitempty" doc:"CPU: share of the time in which a virtual CPU was held back by the cap, 0 to 1; left out where the host does not tell."`
+	Throttled *float64  `json:"throttled,omitempty" doc:"CPU: share of the time in which a virtual CPU was held back by the cap, 0 to 1; left out where the host does not report it."`
 	Censored  *float64  `json:"censored,omitempty" doc:"CPU: share of its measurements in which the cap held it back: it would have used more than was measured."`
 	Balloon   *float64  `json:"balloon,omitempty" doc:"Memory: bytes that it had, the size of its balloon."`
 }

@@ -42,7 +42,7 @@ type Member struct {
 	Server   bool      `json:"server"`
 	Agent    bool      `json:"agent"`
 	Address  string    `json:"address"`
-	Version  string    `json:"version,omitempty" doc:"Of its software: a server's as the leader recorded it; of a member that is an agent alone, what it tells in gossip, a hint. Empty if it is not known."`
+	Version  string    `json:"version,omitempty" doc:"Of its software: a server's as the leader recorded it; of a member that is an agent alone, what it says in gossip, a hint. Empty if it is not known."`
 	JoinedAt time.Time `json:"joinedAt"`
 	Gossip   string    `json:"gossip" doc:"there, or silent: a hint of the members' own talk, never proof."`
 	// Of a server.

@@ -105,7 +105,7 @@ type Host struct {
 	Allocated    Resources         `json:"allocated" doc:"What its VMs are given."`
 	Used         Resources         `json:"used" doc:"What its VMs were last seen to use."`
 	Pressure     *Pressure         `json:"pressure,omitempty" doc:"How much work on the machine waits; left out where its kernel does not measure it."`
-	Available    *HostAvailability `json:"available,omitempty" doc:"What the host itself holds to be available for new VMs; left out where it told of none since this leader leads."`
+	Available    *HostAvailability `json:"available,omitempty" doc:"What the host itself holds to be available for new VMs; left out where it reported none since this leader leads."`
 	Foreign      Resources         `json:"foreign" doc:"What VMs take that are not Evenkeel's: counted, never touched."`
 	ForeignVMs   int               `json:"foreignVMs"`
 	VMs          int               `json:"vms"`
@@ -246,7 +246,7 @@ type ClusterStatus struct {
 	Tolerance           int         `json:"tolerance" doc:"How many of them may fail before the majority is lost."`
 	Format              int         `json:"format,omitempty" doc:"Of the log: the newest that all servers can read."`
 	Advice              string      `json:"advice,omitempty" doc:"What would make the cluster survive more."`
-	Conditions          []Condition `json:"conditions" nullable:"false" doc:"What somebody should look at."`
+	Conditions          []Condition `json:"conditions" nullable:"false" doc:"What an operator should look at."`
 	BackupAt            time.Time   `json:"backupAt,omitzero" doc:"When the server that answers last saved the state by itself."`
 }
 

@@ -175,7 +175,7 @@ func TestManyFaults(t *testing.T) {
 	_, err := ParseVCFile([]byte(b.String()))
 	var inv *Invalid
 	if !errors.As(err, &inv) || len(inv.Fields) != maxFaults {
-		t.Fatalf("%d faults told, want %d", len(inv.Fields), maxFaults)
+		t.Fatalf("%d faults reported, want %d", len(inv.Fields), maxFaults)
 	}
 }
 

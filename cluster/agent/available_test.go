@@ -121,7 +121,7 @@ func TestAvailableBesideOthers(t *testing.T) {
 		cpu, memory float64 // after two hours
 	}{
 		"foreign VMs":             {func(w *loaded) { w.m.foreign = Limits{CPU: 2, Memory: 4 * giga} }, 4, 9},
-		"what the kernel tells":   {func(w *loaded) { w.load.left = 5 * giga }, 6, 5},
+		"what the kernel reports": {func(w *loaded) { w.load.left = 5 * giga }, 6, 5},
 		"that there is plenty":    {func(w *loaded) { w.load.left = 16 * giga }, 6, 13},
 		"a guest that is silent":  {func(w *loaded) { w.memory["a"] = -1 }, 6, 6},
 		"one that comes by move":  {func(w *loaded) { vm := w.listed["a"]; vm.State = hypervisor.Incoming; w.listed["a"] = vm }, 7, 14},

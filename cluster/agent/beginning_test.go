@@ -35,7 +35,7 @@ func TestBeginning(t *testing.T) {
 			}
 			equal(t, "VMs with a lease of "+lease.String(), names(list(t, g.w)), want)
 			if reported := g.l.received(); !slices.Contains(reported, "c/1 lost stopped by its host, whose lease was over") {
-				t.Errorf("of a VM that went meanwhile the leader was told %q", reported)
+				t.Errorf("of a VM that went meanwhile the leader received %q", reported)
 			}
 		})
 	}
@@ -57,7 +57,7 @@ func TestMachineIsReportedOnceItsVMsAre(t *testing.T) {
 		g.l.order(func(d *agent.Desired) { d.Freeze = "held" })
 		defer g.start(t)()
 		after(12 * time.Second)
-		equal(t, "machines before the VMs were told of", said(), []string{""})
+		equal(t, "machines before the VMs were reported", said(), []string{""})
 		g.l.order(func(d *agent.Desired) { d.Freeze = "" })
 		after(7 * time.Second)
 		said()

@@ -89,9 +89,9 @@ func TestDecide(t *testing.T) {
 		ops   []string
 	}{
 		{"nothing wanted, nothing there", host(), nil, agent.Past{}, nil},
-		{"start, then tell", host(wanted("a")), nil, agent.Past{}, []string{"start ek-a generation 1", "report a generation 1 running"}},
+		{"start, then report", host(wanted("a")), nil, agent.Past{}, []string{"start ek-a generation 1", "report a generation 1 running"}},
 		{"adopted after a restart of the agent", host(wanted("a", seen)), []hypervisor.VM{runs("a")}, agent.Past{}, nil},
-		{"started, and the leader was not told", host(wanted("a")), []hypervisor.VM{runs("a")}, agent.Past{}, []string{"report a generation 1 running"}},
+		{"started, and the leader does not know", host(wanted("a")), []hypervisor.VM{runs("a")}, agent.Past{}, []string{"report a generation 1 running"}},
 		{"no permit, no start", host(wanted("a", func(vm *agent.VM) { vm.MayStart = false })), nil, agent.Past{}, nil},
 		{"ended by itself", host(wanted("a", seen)), nil, agent.Past{Ended: map[string]string{"a": "crashed"}}, []string{"report a generation 1 failed"}},
 		{"failed, the leader knows", host(wanted("a", failed)), nil, agent.Past{}, nil},
@@ -147,8 +147,8 @@ func TestDecide(t *testing.T) {
 		{"balloon down", host(wanted("a", seen, balloon(gib/2))), []hypervisor.VM{runs("a")}, agent.Past{}, []string{"balloon ek-a: 1073741824 -> 536870912 bytes"}},
 		{"balloon down, set already", host(wanted("a", seen, balloon(gib/2))), []hypervisor.VM{runs("a")}, agent.Past{Balloon: map[string]int64{"a": gib / 2}}, nil},
 		{"balloon down, and the guest let go", host(wanted("a", seen, balloon(gib/2), withCharged(gib))), []hypervisor.VM{runs("a", has(gib/2))}, agent.Past{}, []string{"report a generation 1 running"}},
-		{"the guest let go all but a page, told once", host(wanted("a", seen, balloon(gib/2), withCharged(gib/2+4096))), []hypervisor.VM{runs("a", has(gib/2+4096))}, agent.Past{}, nil},
-		{"the guest let go more than asked, told once", host(wanted("a", seen, balloon(gib/2), withCharged(gib/2))), []hypervisor.VM{runs("a", has(gib/2-8192))}, agent.Past{}, nil},
+		{"the guest let go all but a page, reported once", host(wanted("a", seen, balloon(gib/2), withCharged(gib/2+4096))), []hypervisor.VM{runs("a", has(gib/2+4096))}, agent.Past{}, nil},
+		{"the guest let go more than asked, reported once", host(wanted("a", seen, balloon(gib/2), withCharged(gib/2))), []hypervisor.VM{runs("a", has(gib/2-8192))}, agent.Past{}, nil},
 		{"balloon up", host(wanted("a", seen)), []hypervisor.VM{runs("a", has(gib/2))}, agent.Past{}, []string{"balloon ek-a: 536870912 -> 1073741824 bytes"}},
 		{"balloon up where there is no room", full(wanted("a", seen, balloon(gib+gib/2)), wanted("b", seen)), []hypervisor.VM{runs("a"), runs("b")}, agent.Past{},
 			[]string{"hold ek-a: 536870912 bytes of memory more do not fit yet"}},
@@ -159,10 +159,10 @@ func TestDecide(t *testing.T) {
 		{"it took memory back by itself", host(wanted("a", seen, balloon(gib/2), withCharged(gib/2))), []hypervisor.VM{runs("a")}, agent.Past{Balloon: map[string]int64{"a": gib / 2}},
 			[]string{"report a generation 1 running"}},
 		{"a cap is read back a little off", host(wanted("a", seen)), []hypervisor.VM{runs("a", cores(1.00005), has(gib-mib/2))}, agent.Past{CPU: map[string]float64{"a": 1}}, nil},
-		{"a cap that was set by nobody known", host(wanted("a", seen)), []hypervisor.VM{runs("a", cores(1.00005))}, agent.Past{}, []string{"cap ek-a: 1.0001 -> 1.0000 cores"}},
+		{"a cap that was set by no known caller", host(wanted("a", seen)), []hypervisor.VM{runs("a", cores(1.00005))}, agent.Past{}, []string{"cap ek-a: 1.0001 -> 1.0000 cores"}},
 		{"the smallest fall counts", host(wanted("a", seen, capped(0.99999))), []hypervisor.VM{runs("a")}, agent.Past{CPU: map[string]float64{"a": 1}},
 			[]string{"cap ek-a: 1.0000 -> 1.0000 cores"}},
-		{"somebody else set the cap", host(wanted("a", seen)), []hypervisor.VM{runs("a", cores(0.5))}, agent.Past{CPU: map[string]float64{"a": 1}},
+		{"another program set the cap", host(wanted("a", seen)), []hypervisor.VM{runs("a", cores(0.5))}, agent.Past{CPU: map[string]float64{"a": 1}},
 			[]string{"cap ek-a: 0.5000 -> 1.0000 cores"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestReportsWhatHappened(t *testing.T) {
 		{VM: "c", Generation: 1, Phase: agent.PhaseRunning, ChargedMemory: gib/2 + 1},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("reported (-want +got):\n%s", diff)
 	}
 }
 

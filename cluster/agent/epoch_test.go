@@ -38,7 +38,7 @@ func TestRunReportsAnotherCluster(t *testing.T) {
 				defer run(t, w, l)()
 				after(5 * time.Second)
 				if r := l.last(); len(r.Running) != 0 || r.ForeignVMs != 1 {
-					t.Fatalf("at first %d VMs are told of, and %d that are not ours", len(r.Running), r.ForeignVMs)
+					t.Fatalf("at first %d VMs are reported, and %d that are not ours", len(r.Running), r.ForeignVMs)
 				}
 				restored := func(d *agent.Desired) {
 					d.Cluster, d.Epoch, d.Freeze, d.VMs = ours, 7, "held after a restore", []agent.VM{wanted("a")}
@@ -55,7 +55,7 @@ func TestRunReportsAnotherCluster(t *testing.T) {
 				after(time.Second)
 				for _, r := range l.reports[from:] {
 					if r.Epoch == 7 && (len(r.Running) != 1 || r.ForeignVMs != 0) {
-						t.Errorf("of the new epoch %d VMs are told, and %d that are not ours", len(r.Running), r.ForeignVMs)
+						t.Errorf("of the new epoch %d VMs are reported, and %d that are not ours", len(r.Running), r.ForeignVMs)
 					}
 				}
 				if r := l.last(); r.Epoch != 7 {

@@ -30,7 +30,7 @@ func TestEmergencyGrant(t *testing.T) {
 		past  agent.Past
 		ops   []string
 	}{
-		{"raised without asking, and told", host(wanted("a", seen, balloon(gib/2), withCharged(gib/2))), []hypervisor.VM{runs("a", has(gib/2))},
+		{"raised without asking, and reported", host(wanted("a", seen, balloon(gib/2), withCharged(gib/2))), []hypervisor.VM{runs("a", has(gib/2))},
 			needs("a", 3*gib/4, 3*gib/4), []string{"balloon ek-a: 536870912 -> 805306368 bytes", "report a generation 1 running"}},
 		{"no further than the machine goes", full(3*gib/4+over, wanted("a", seen, balloon(gib/2), withCharged(gib/2))), []hypervisor.VM{runs("a", has(gib/2))},
 			needs("a", gib, gib), []string{"hold ek-a: it is short of memory, and 268435456 bytes more do not fit", "balloon ek-a: 536870912 -> 805306368 bytes", "report a generation 1 running"}},

@@ -89,7 +89,7 @@ func TestDecideMoves(t *testing.T) {
 			[]string{"hold ek-m: there is no room for it yet"}},
 		{"one that comes has no memory", small(wanted("m", moving(incoming, waits), withCharged(3*gib/2)), wanted("a", seen), wanted("b", seen)), []hypervisor.VM{runs("a"), runs("b")}, agent.Past{},
 			[]string{"hold ek-m: there is no room for it yet"}},
-		{"others shrink for it, and that it has room is told once they have", small(wanted("m", moving(incoming, waits), capped(1.5)), wanted("a", seen, capped(0.5)), wanted("b", seen)), []hypervisor.VM{runs("a"), runs("b")}, agent.Past{},
+		{"others shrink for it, and that it has room is reported once they have", small(wanted("m", moving(incoming, waits), capped(1.5)), wanted("a", seen, capped(0.5)), wanted("b", seen)), []hypervisor.VM{runs("a"), runs("b")}, agent.Past{},
 			[]string{"hold ek-m: there is no room for it yet", "cap ek-a: 1.0000 -> 0.5000 cores"}},
 		{"nothing grows into its room", small(wanted("m", moving(incoming)), wanted("a", seen), wanted("b", seen, capped(1.5))), []hypervisor.VM{runs("a"), runs("b")}, agent.Past{},
 			[]string{"hold ek-b: 0.500 cores more do not fit yet"}},
@@ -119,7 +119,7 @@ func TestDecideMoves(t *testing.T) {
 			}
 			for _, op := range ops {
 				if report, is := op.(agent.ReportStatus); is && report.Status.VM == "m" && (report.Status.Move != 5 || report.Status.Permit != 3) {
-					t.Errorf("it tells of move %d and permit %d: %s", report.Status.Move, report.Status.Permit, report)
+					t.Errorf("it reports move %d and permit %d: %s", report.Status.Move, report.Status.Permit, report)
 				}
 			}
 		})
@@ -179,7 +179,7 @@ func TestHandOverNeedsPermit(t *testing.T) {
 				t.Errorf("permits are refused: %v; it runs on h1: %v, on h2: %v", refuse, on(t, w, "h1"), on(t, w, "h2"))
 			}
 			if reported := strings.Join(l.received(), "\n"); strings.Contains(reported, "m/1 stayed not permitted") != refuse {
-				t.Errorf("permits are refused: %v; told %q", refuse, reported)
+				t.Errorf("permits are refused: %v; reported %q", refuse, reported)
 			}
 		})
 	}
@@ -194,10 +194,10 @@ func TestStaysForGood(t *testing.T) {
 		synctest.Wait()
 	}, func(w *simulated.World, l *leader) {
 		if reported := strings.Join(l.received(), "\n"); !strings.Contains(reported, "m/1 stayed") {
-			t.Errorf("told %q", reported)
+			t.Errorf("reported %q", reported)
 		}
 		if !on(t, w, "h1") || on(t, w, "h2") {
-			t.Errorf("it was told to have stayed; it runs on h1: %v, on h2: %v", on(t, w, "h1"), on(t, w, "h2"))
+			t.Errorf("it was reported to have stayed; it runs on h1: %v, on h2: %v", on(t, w, "h1"), on(t, w, "h2"))
 		}
 	})
 }
@@ -214,7 +214,7 @@ func TestOrphansEndFirst(t *testing.T) {
 		}
 		for _, r := range l.reports {
 			if len(r.Running) != 1 || r.Running[0].Leaving {
-				t.Errorf("told of %+v", r.Running)
+				t.Errorf("reported of %+v", r.Running)
 			}
 		}
 	})
@@ -240,7 +240,7 @@ func TestListedBeforeTheMove(t *testing.T) {
 		defer runOn(t, h, l)()
 		after(10 * time.Second)
 		for _, reported := range l.received() {
-			t.Errorf("told: %s", reported)
+			t.Errorf("reported: %s", reported)
 		}
 	})
 }
@@ -297,7 +297,7 @@ func TestResumedHereIsNotHandedOver(t *testing.T) {
 		l.cut(nil)
 		after(10 * time.Second)
 		if st := l.endOf(agent.PhaseLost); st.Left || st.VM == "" {
-			t.Errorf("its source tells %+v, want that it is lost and did not leave", st)
+			t.Errorf("its source reports %+v, want that it is lost and did not leave", st)
 		}
 		end()
 		if err := w.Close(); err != nil {

@@ -503,7 +503,7 @@ func (k *leaseManager) guarded(ctx context.Context) error {
 		return fmt.Errorf("arm the watchdog: %w", err)
 	}
 	if _, err := k.renew(ctx); err != nil {
-		return fmt.Errorf("tell the leader of the armed watchdog: %w", err)
+		return fmt.Errorf("report the armed watchdog to the leader: %w", err)
 	}
 	return nil
 }

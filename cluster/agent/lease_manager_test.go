@@ -173,7 +173,7 @@ func TestLeaseEnds(t *testing.T) {
 		g.l.cut(nil)
 		after(time.Minute)
 		if reported := g.l.received(); !slices.Contains(reported, "a/1 lost stopped by its host, whose lease was over") {
-			t.Errorf("the leader was told %q", reported)
+			t.Errorf("the leader received %q", reported)
 		}
 	})
 }
@@ -235,7 +235,7 @@ func TestWatchdogIsArmedWhileNeeded(t *testing.T) {
 		last := g.l.renewals[len(g.l.renewals)-1]
 		g.l.mu.Unlock()
 		if last.Watchdog != bite || !last.Enforcing {
-			t.Errorf("the leader was told %+v", last)
+			t.Errorf("the leader received %+v", last)
 		}
 		after(time.Minute)
 		g.l.order(func(d *agent.Desired) { d.VMs[1].Want = agent.WantAbsent })
@@ -314,7 +314,7 @@ func TestStoppedVMStartsAgainHere(t *testing.T) {
 		after(time.Minute)
 		equal(t, "VMs", names(list(t, g.w)), []string{"a"})
 		if reported := g.l.received(); slices.ContainsFunc(reported, func(s string) bool { return strings.HasPrefix(s, "a/2 lost") }) {
-			t.Errorf("the leader was told %q", reported)
+			t.Errorf("the leader received %q", reported)
 		}
 	})
 }
@@ -351,7 +351,7 @@ func TestStoppedVMIsLostAtOnce(t *testing.T) {
 		synctest.Wait()
 		reported := g.l.received()
 		if !slices.Contains(reported, "a/1 lost stopped by its host, whose lease was over") || slices.ContainsFunc(reported, func(s string) bool { return strings.HasPrefix(s, "a/1 failed") }) {
-			t.Errorf("the leader was told %q", reported)
+			t.Errorf("the leader received %q", reported)
 		}
 	})
 }
@@ -370,7 +370,7 @@ func TestStoppedBeforeTheAgentWasRestarted(t *testing.T) {
 		g.l.cut(nil)
 		after(time.Minute)
 		if reported := g.l.received(); !slices.Contains(reported, "a/1 lost stopped by its host, whose lease was over") {
-			t.Errorf("the leader was told %q", reported)
+			t.Errorf("the leader received %q", reported)
 		}
 	})
 }
@@ -423,11 +423,11 @@ func TestEnforcingIsStoredBeforeItIsReported(t *testing.T) {
 		set(true, false)
 		set(false, true)
 		if r := said(); r.Enforcing || r.Watchdog > 0 {
-			t.Errorf("the leader was told %+v", r)
+			t.Errorf("the leader received %+v", r)
 		}
 		set(false, false)
 		if r := said(); !r.Enforcing || r.Watchdog == 0 {
-			t.Errorf("with room again the leader was told %+v", r)
+			t.Errorf("with room again the leader received %+v", r)
 		}
 	})
 }
@@ -450,7 +450,7 @@ func TestHostRestart(t *testing.T) {
 		reported := strings.Join(g.l.received(), "\n")
 		for _, id := range []string{"a", "b"} {
 			if !strings.Contains(reported, id+"/1 lost went when its host was restarted") {
-				t.Errorf("VM %s: the leader was told\n%s", id, reported)
+				t.Errorf("VM %s: the leader received\n%s", id, reported)
 			}
 		}
 	})
@@ -507,7 +507,7 @@ func TestRecoveryFreeze(t *testing.T) {
 		after(time.Minute)
 		equal(t, "VMs", names(list(t, g.w)), []string{"a"})
 		if r := g.l.last(); len(r.Running) != 1 || r.Running[0].VM != "a" || r.Running[0].Generation != 1 {
-			t.Errorf("told of %+v", r.Running)
+			t.Errorf("reported of %+v", r.Running)
 		}
 	})
 }

@@ -86,10 +86,10 @@ func TestRunLeftovers(t *testing.T) {
 		g.l.deaf = true // it does not take the word
 		g.l.order(func(d *agent.Desired) { d.VMs = []agent.VM{leased(wanted("a", generation(2)))} })
 		after(50 * time.Second)
-		equal(t, "told before its time", g.l.received(), []string{})
+		equal(t, "reported before its time", g.l.received(), []string{})
 		after(20 * time.Second)
 		if reported := g.l.received(); len(reported) == 0 || !strings.HasPrefix(reported[0], "a/2 lost it did not start within 1m0s: generation 1 of it is here") {
-			t.Errorf("the leader was told %q", reported)
+			t.Errorf("the leader received %q", reported)
 		}
 		stop()
 		g.l.mu.Lock()
@@ -100,7 +100,7 @@ func TestRunLeftovers(t *testing.T) {
 		after(2 * time.Minute)
 		equal(t, "VMs", names(list(t, g.w)), nil)
 		if reported := g.l.received(); !strings.HasPrefix(reported[len(reported)-1], "a/2 lost") {
-			t.Errorf("another agent told %q last", reported[len(reported)-1])
+			t.Errorf("another agent reported %q last", reported[len(reported)-1])
 		}
 		g.l.mu.Lock()
 		g.l.deaf = false
@@ -173,7 +173,7 @@ func TestRunWaits(t *testing.T) {
 					}
 				}
 				if strings.Join(reported, "\n") != c.reports {
-					t.Errorf("the leader was told %q, want %q", reported, c.reports)
+					t.Errorf("the leader received %q, want %q", reported, c.reports)
 				}
 			})
 		})

@@ -98,10 +98,10 @@ const progressEvery = time.Second
 const movesEnd = 10 * time.Second
 
 // errOrphan: a migration that was begun by an agent that has ended since. No agent counted its bytes.
-var errOrphan = errors.New("the agent was restarted while it went on, and gave it up: nobody counted its bytes")
+var errOrphan = errors.New("the agent was restarted while it went on, and gave it up: its bytes were not counted")
 
 // errUncounted: a migration that an agent before this one began, and that ended with it.
-var errUncounted = errors.New("the agent was restarted and it had come to an end: nobody counted its bytes, and all that it was allowed count as sent")
+var errUncounted = errors.New("the agent was restarted and it had come to an end: its bytes were not counted, and all that it was allowed count as sent")
 
 // moving is a migration that was begun, or that is being given up. The runner's goroutine alone reads end, once done
 // is closed.

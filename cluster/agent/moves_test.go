@@ -48,15 +48,15 @@ func TestMoveEnds(t *testing.T) {
 		{name: "its time is up", change: func(m *agent.Move) { m.Deadline = 5 * time.Second }, phase: agent.PhaseStayed, why: "not done within 5s", lowest: 300 * mib, max: 330 * mib},
 		{name: "a narrow band, and its time is up", change: func(m *agent.Move) { m.Deadline, m.Bandwidth = 5*time.Second, 16*mib }, phase: agent.PhaseStayed, why: "not done within 5s",
 			lowest: 70 * mib, max: 85 * mib},
-		{name: "it is given up before it began", change: func(m *agent.Move) { m.Abort = "nobody wants it" }, phase: agent.PhaseStayed, why: "nobody wants it"},
+		{name: "it is given up before it began", change: func(m *agent.Move) { m.Abort = "it is not wanted" }, phase: agent.PhaseStayed, why: "it is not wanted"},
 		{name: "it is given up on its way", before: func(_ *simulated.World, l *leader) {
 			go func() {
 				time.Sleep(6 * time.Second) // sleep: in simulated time, until it is on its way
-				l.order(func(d *agent.Desired) { m := *d.VMs[0].Move; m.Abort = "nobody wants it"; d.VMs[0].Move = &m })
+				l.order(func(d *agent.Desired) { m := *d.VMs[0].Move; m.Abort = "it is not wanted"; d.VMs[0].Move = &m })
 			}()
-		}, phase: agent.PhaseStayed, why: "nobody wants it", lowest: 250 * mib, max: 450 * mib},
-		{name: "an agent before this one began it", before: begunBefore, phase: agent.PhaseStayed, why: "nobody counted its bytes", lowest: 300 * mib, max: 400 * mib},
-		{name: "an agent before this one began it, and it is to be given up", change: func(m *agent.Move) { m.Abort = "nobody wants it" }, before: begunBefore, phase: agent.PhaseStayed,
+		}, phase: agent.PhaseStayed, why: "it is not wanted", lowest: 250 * mib, max: 450 * mib},
+		{name: "an agent before this one began it", before: begunBefore, phase: agent.PhaseStayed, why: "its bytes were not counted", lowest: 300 * mib, max: 400 * mib},
+		{name: "an agent before this one began it, and it is to be given up", change: func(m *agent.Move) { m.Abort = "it is not wanted" }, before: begunBefore, phase: agent.PhaseStayed,
 			why: "the agent was restarted", lowest: 300 * mib, max: 400 * mib},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestMoveEnds(t *testing.T) {
 			}, func(w *simulated.World, l *leader) {
 				st := l.endOf(c.phase)
 				if st.Phase == "" || !strings.Contains(st.Reason, c.why) || st.Bytes < c.lowest || st.Bytes > c.max {
-					t.Errorf("told %+v, want %s, %q, %d to %d bytes; all of it %q", st, c.phase, c.why, c.lowest, c.max, l.received())
+					t.Errorf("reported %+v, want %s, %q, %d to %d bytes; all of it %q", st, c.phase, c.why, c.lowest, c.max, l.received())
 				}
 				if left := c.phase == agent.PhaseLeft; left != on(t, w, "h2") || left == on(t, w, "h1") || left != (st.Downtime > 0) {
 					t.Errorf("%+v; it runs on h1: %v, on h2: %v", st, on(t, w, "h1"), on(t, w, "h2"))
@@ -104,7 +104,7 @@ func TestMoveProgress(t *testing.T) {
 			t.Errorf("long after its end: %+v", end.Moves)
 		}
 		if l.reports[len(l.reports)-1].Migrates.CPUModel == "" {
-			t.Error("nothing is told of what the host has for moves")
+			t.Error("nothing is reported of what the host has for moves")
 		}
 	})
 }

@@ -120,7 +120,7 @@ func TestReach(t *testing.T) {
 			t.Helper()
 			pass(within)
 			if got := reported(); got != want {
-				t.Errorf("%s: told %q, want %q", what, got, want)
+				t.Errorf("%s: reported %q, want %q", what, got, want)
 			}
 		}
 		mend := mendEvery + mendEvery/10 + time.Second
@@ -152,7 +152,7 @@ func TestReachIsPatient(t *testing.T) {
 		for range 60 {
 			pass(time.Minute)
 			if got := reported(); got != "" {
-				t.Errorf("told %q", got)
+				t.Errorf("reported %q", got)
 			}
 		}
 		c.mu.Lock()
@@ -181,7 +181,7 @@ func TestReachAfterAMigration(t *testing.T) {
 		pass(time.Minute)
 		must(t, w.NoRoute("h1", "", hypervisor.Obstacle{Why: noCA, Here: true}))
 		if got := r.after(t.Context(), Peer{"h2", "h2"}); got != "host h1 cannot send VMs: "+noCA || reported() != ": "+noCA {
-			t.Errorf("%q, told %q", got, reported())
+			t.Errorf("%q, reported %q", got, reported())
 		}
 		must(t, w.NoRoute("h1", "", hypervisor.Obstacle{}))
 		if got := r.after(t.Context(), Peer{"h3", "h3"}); got != "" {
@@ -194,7 +194,10 @@ func TestReachAfterAMigration(t *testing.T) {
 func TestReachWithoutALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		r := &reach{host: "h1", peers: func(context.Context, PeersWanted) (Peers, error) { asked++; return Peers{}, errors.New("nobody leads") },
+		r := &reach{host: "h1", peers: func(context.Context, PeersWanted) (Peers, error) {
+			asked++
+			return Peers{}, errors.New("no server leads")
+		},
 			failed: func(error) {}, seen: map[string]probeResult{}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

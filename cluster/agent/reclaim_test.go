@@ -67,7 +67,7 @@ func TestCut(t *testing.T) {
 				p.Guests["a"] = agent.GuestNeed{Raise: 3 * gib / 4}
 				return p
 			}(), []string{"balloon ek-b: 805306368 -> 536870912 bytes" + why, "hold ek-a: it is short of memory, and 268435456 bytes more do not fit"}},
-		{"and stays where nobody lacks it", room(gib+gib/4, half("a"), half("b", withCharged(3*gib/4))), []hypervisor.VM{runs("a", has(gib/2)), runs("b", has(3*gib/4))}, granted(3*gib/4, gib/4), nil},
+		{"and stays where no VM is short", room(gib+gib/4, half("a"), half("b", withCharged(3*gib/4))), []hypervisor.VM{runs("a", has(gib/2)), runs("b", has(3*gib/4))}, granted(3*gib/4, gib/4), nil},
 		{"what is below the leader's word stays for who is short only", room(gib, half("a"), half("b")), []hypervisor.VM{runs("a", has(gib/2)), runs("b", has(gib/2))},
 			func() agent.Past {
 				p := granted(gib/4, gib/4)

@@ -336,7 +336,7 @@ func TestRecorderWritesWhileItAsks(t *testing.T) {
 		defer recording(t, w, newLeader(arrives(t, w, "moved")), rec)()
 		after(5*time.Minute + 30*time.Second)
 		if len(asked) == 0 {
-			t.Error("nobody was asked")
+			t.Error("no host was asked")
 		}
 		raw := kept(t, quietRecorder(dir, nil), "moved").Buckets(history.Raw, time.Time{})
 		if last := raw[len(raw)-1].At; time.Since(last) > 70*time.Second {

@@ -103,7 +103,7 @@ func TestGuestThatSpikesIsGrantedMemory(t *testing.T) {
 					t.Errorf("it was squeezed %d times, and took memory back in between: %v", len(squeezed), squeezed)
 				}
 				if !reported || charged < 900*mib {
-					t.Errorf("the leader was told that it is pressed: %v, and that it holds %d MiB", reported, charged/mib)
+					t.Errorf("the leader received that it is pressed: %v, and that it holds %d MiB", reported, charged/mib)
 				}
 				for _, id := range []string{"b", "c"} {
 					if m, s := memoryOf(t, w, id), l.sampled(id); m.Kills > 0 || m.TookBack > 0 || s.Balloon != gib/2 || s.Guest.Pressure != "" {

@@ -247,14 +247,14 @@ func TestRunStartsStopsAndDeletes(t *testing.T) {
 		stopAgent := run(t, w, l)
 		defer stopAgent()
 		after(5 * time.Second)
-		equal(t, "told", l.received(), []string{"a/1 running", "b/1 running"})
+		equal(t, "reported", l.received(), []string{"a/1 running", "b/1 running"})
 		if r := l.last(); r.Index != l.want.Index || len(r.Samples) != 2 || r.Error != "" || !r.Reach {
 			t.Errorf("report %+v, want all in force at %d", r, l.want.Index)
 		}
 		quiet := len(l.received())
 		l.order(func(d *agent.Desired) { d.VMs[0].Want, d.VMs[1].Want = agent.WantStop, agent.WantAbsent })
 		after(5 * time.Second)
-		equal(t, "told", l.received()[quiet:], []string{"b/1 stopped deleted", "a/1 stopped stopped as asked"})
+		equal(t, "reported", l.received()[quiet:], []string{"b/1 stopped deleted", "a/1 stopped stopped as asked"})
 		if vms := list(t, w); len(vms) != 0 {
 			t.Errorf("still there: %+v", vms)
 		}
@@ -294,13 +294,13 @@ func TestRunStopThatReachedNoGuest(t *testing.T) {
 		l.order(func(d *agent.Desired) { d.VMs[0].Want = agent.WantStop })
 		after(time.Minute)
 		if len(list(t, w)) != 1 {
-			t.Fatal("its plug was pulled though nobody had asked it to power off")
+			t.Fatal("its plug was pulled though it was not asked to power off")
 		}
 		if err := w.ClearFaults("h1"); err != nil {
 			t.Fatal(err)
 		}
 		after(10 * time.Second)
-		equal(t, "told", l.received()[1:], []string{"a/1 stopped stopped as asked"})
+		equal(t, "reported", l.received()[1:], []string{"a/1 stopped stopped as asked"})
 	})
 }
 
@@ -317,7 +317,7 @@ func TestRunOutage(t *testing.T) {
 		if r := l.last(); r.Reach || r.Host != "h1" || r.Error == "" || r.Index != 0 {
 			t.Errorf("report %+v, want out of reach", r)
 		}
-		equal(t, "told", l.received(), []string{"a/1 running"})
+		equal(t, "reported", l.received(), []string{"a/1 running"})
 		if err := w.Reconnect("h1"); err != nil {
 			t.Fatal(err)
 		}
@@ -325,7 +325,7 @@ func TestRunOutage(t *testing.T) {
 		if r := l.last(); !r.Reach || r.Error != "" || r.Index == 0 {
 			t.Errorf("report %+v, want all well", r)
 		}
-		equal(t, "told", l.received(), []string{"a/1 running"})
+		equal(t, "reported", l.received(), []string{"a/1 running"})
 	})
 }
 
@@ -345,7 +345,7 @@ func TestRunBeforeTheHypervisor(t *testing.T) {
 			t.Fatal(err)
 		}
 		after(10 * time.Second)
-		equal(t, "told", l.received(), []string{"a/1 running"})
+		equal(t, "reported", l.received(), []string{"a/1 running"})
 	})
 }
 
@@ -359,12 +359,12 @@ func TestRunPowerLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		after(time.Minute)
-		equal(t, "told while it is off", l.received(), []string{"a/1 running"})
+		equal(t, "reported while it is off", l.received(), []string{"a/1 running"})
 		if err := w.PowerOn("h1"); err != nil {
 			t.Fatal(err)
 		}
 		after(time.Minute)
-		equal(t, "told", l.received(), []string{"a/1 running", "a/1 failed ended by itself"})
+		equal(t, "reported", l.received(), []string{"a/1 running", "a/1 failed ended by itself"})
 		if len(list(t, w)) != 0 {
 			t.Error("something runs")
 		}
@@ -381,7 +381,7 @@ func TestRunCrash(t *testing.T) {
 			t.Fatal(err)
 		}
 		after(time.Second)
-		equal(t, "told", l.received(), []string{"a/1 running", "a/1 failed ended by itself: crashed"})
+		equal(t, "reported", l.received(), []string{"a/1 running", "a/1 failed ended by itself: crashed"})
 	})
 }
 
@@ -395,7 +395,7 @@ func TestRunLostEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 		after(20 * time.Second)
-		equal(t, "told", l.received(), []string{"a/1 running", "a/1 failed ended by itself"})
+		equal(t, "reported", l.received(), []string{"a/1 running", "a/1 failed ended by itself"})
 	})
 }
 
@@ -425,7 +425,7 @@ func TestRunFailedStarts(t *testing.T) {
 				l := newLeader(wanted("a"))
 				defer run(t, w, l)()
 				after(c.after)
-				equal(t, "told", l.received(), c.reports)
+				equal(t, "reported", l.received(), c.reports)
 			})
 		})
 	}
@@ -446,7 +446,7 @@ func TestRunTroubleOfOne(t *testing.T) {
 		})
 		from := l.count()
 		after(time.Minute)
-		equal(t, "told", l.received(), []string{"a/1 running", "b/1 running"})
+		equal(t, "reported", l.received(), []string{"a/1 running", "b/1 running"})
 		if r := l.last(); !strings.Contains(r.Error, "pool is not active") || r.Index != 0 && r.Index == l.want.Index {
 			t.Errorf("report %+v, want the error, and not all in force", r)
 		}
@@ -457,7 +457,7 @@ func TestRunTroubleOfOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		after(10 * time.Second)
-		equal(t, "told", l.received()[2:], []string{"a/1 stopped deleted"})
+		equal(t, "reported", l.received()[2:], []string{"a/1 stopped deleted"})
 	})
 }
 
@@ -481,7 +481,7 @@ func TestRunAdopts(t *testing.T) {
 		if now := list(t, w); !slices.Equal(now, before) {
 			t.Errorf("VMs are %+v, were %+v", now, before)
 		}
-		equal(t, "told again", l.received()[said:], []string{})
+		equal(t, "reported again", l.received()[said:], []string{})
 		if r := l.last(); r.Error != "" || r.Index == 0 {
 			t.Errorf("report %+v", r)
 		}
@@ -498,7 +498,7 @@ func TestRunWithoutALeader(t *testing.T) {
 		l.down = errors.New("no leader")
 		l.mu.Unlock()
 		after(time.Minute)
-		equal(t, "told", l.received(), []string{})
+		equal(t, "reported", l.received(), []string{})
 		if len(list(t, w)) != 1 {
 			t.Fatal("it does not run")
 		}
@@ -506,7 +506,7 @@ func TestRunWithoutALeader(t *testing.T) {
 		l.down = nil
 		l.mu.Unlock()
 		after(10 * time.Second)
-		equal(t, "told", l.received(), []string{"a/1 running"})
+		equal(t, "reported", l.received(), []string{"a/1 running"})
 	})
 }
 
@@ -542,7 +542,7 @@ func TestRunStuckBalloon(t *testing.T) {
 		l.order(func(d *agent.Desired) { d.VMs[0].Spec.Balloon = gib / 2 })
 		from := l.count()
 		after(5 * time.Minute)
-		equal(t, "told", l.received(), []string{"a/1 running"})
+		equal(t, "reported", l.received(), []string{"a/1 running"})
 		if n := l.count() - from; n > 1200 {
 			t.Errorf("%d reports in five minutes", n)
 		}
@@ -550,7 +550,7 @@ func TestRunStuckBalloon(t *testing.T) {
 			t.Fatal(err)
 		}
 		after(time.Minute)
-		equal(t, "told", l.received(), []string{"a/1 running", "a/1 running"})
+		equal(t, "reported", l.received(), []string{"a/1 running", "a/1 running"})
 		if charged := l.want.VMs[0].ChargedMemory; charged != gib/2 {
 			t.Errorf("the leader counts %d bytes", charged)
 		}

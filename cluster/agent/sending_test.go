@@ -42,7 +42,7 @@ func TestUncountedBytes(t *testing.T) {
 				}
 				reported := strings.Join(l.received(), "\n")
 				if strings.Contains(reported, "m/1 stayed") == tc.went {
-					t.Errorf("told %q", reported)
+					t.Errorf("reported %q", reported)
 				}
 				counted := int64(0)
 				for _, st := range l.last().Statuses {
@@ -51,7 +51,7 @@ func TestUncountedBytes(t *testing.T) {
 					}
 				}
 				if counted != tc.counted {
-					t.Errorf("%d bytes are told of, not %d: %q", counted, tc.counted, reported)
+					t.Errorf("%d bytes are reported, not %d: %q", counted, tc.counted, reported)
 				}
 				l.order(func(d *agent.Desired) { d.VMs = nil })
 				after(10 * time.Second)

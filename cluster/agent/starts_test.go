@@ -150,7 +150,7 @@ func TestRunReportsAStartThatHangs(t *testing.T) {
 			t.Errorf("a was tried %d times", n)
 		}
 		if got := l.received(); len(got) != 0 {
-			t.Errorf("told %q of a VM that may yet run", got)
+			t.Errorf("reported %q of a VM that may yet run", got)
 		}
 		l.order(func(d *agent.Desired) { d.VMs[0].Want = agent.WantRun })
 		close(s.free)

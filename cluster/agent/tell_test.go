@@ -12,7 +12,7 @@ import (
 	"evenkeel/hypervisor/simulated"
 )
 
-// telling returns the reports that are more than samples.
+// withoutSamples returns the reports that are more than samples.
 func (l *leader) telling() (out []agent.Report) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,19 +54,19 @@ func TestOneReportForAStart(t *testing.T) {
 		l.mu.Unlock()
 		l.order(func(d *agent.Desired) { d.VMs, d.RequiredIndex = []agent.VM{wanted("a")}, d.Index+1 })
 		after(3 * time.Second)
-		equal(t, "told", l.received(), []string{"a/1 running"})
+		equal(t, "reported", l.received(), []string{"a/1 running"})
 		if r := l.telling(); len(r) != 1 || len(r[0].Running) != 1 || r[0].Index < 2 || r[0].Quiet {
 			t.Errorf("reports %+v", r)
 		}
 		if r := l.last(); r.Index != l.want.Index || !r.Quiet {
-			t.Errorf("index %d (quiet: %v) of %d; nobody waits for it", r.Index, r.Quiet, l.want.Index)
+			t.Errorf("index %d (quiet: %v) of %d; no caller waits for it", r.Index, r.Quiet, l.want.Index)
 		}
 		l.mu.Lock()
 		l.reports, l.deaf = nil, true // its next word comes late
 		l.mu.Unlock()
 		l.order(func(d *agent.Desired) { d.VMs[0].Want, d.RequiredIndex = agent.WantAbsent, d.Index+1 })
 		after(3 * time.Second)
-		equal(t, "told", l.received(), []string{"a/1 stopped deleted"})
+		equal(t, "reported", l.received(), []string{"a/1 stopped deleted"})
 		if r := l.telling(); len(r) != 1 || len(r[0].Running) != 0 || r[0].Index != l.want.Index || r[0].Quiet {
 			t.Errorf("reports %+v", r)
 		}
@@ -108,11 +108,11 @@ func TestSlowStartsAreReportedMeanwhile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(there) == len(vms) {
-			t.Errorf("all %d run before anything was told", len(vms))
+			t.Errorf("all %d run before anything was reported", len(vms))
 		}
 		after(10 * time.Second)
 		if n := len(l.received()); n < len(vms) {
-			t.Errorf("%d of %d were told of", n, len(vms))
+			t.Errorf("%d of %d were reported", n, len(vms))
 		}
 	})
 }

@@ -61,7 +61,7 @@ func TestGuestIsShortOfMemory(t *testing.T) {
 		}
 		report := w.report()
 		if need.Raise != c.raise*mib || (report != nil && report.Pressure != c.why) || (report == nil) != (c.available < 0) {
-			t.Errorf("%s: raised to %d MiB, want %d; told %+v, want %q", c.name, need.Raise/mib, c.raise, report, c.why)
+			t.Errorf("%s: raised to %d MiB, want %d; reported %+v, want %q", c.name, need.Raise/mib, c.raise, report, c.why)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func reconfigured(t *testing.T, now *wdog, as string, f func(t *testing.T, g *gu
 		g.wd.did = nil
 		g.l.renewing = func() { // with the leader's lock held: what it counts on is what the agent does
 			if last := g.l.renewals[len(g.l.renewals)-1]; last.Watchdog > 0 && now == nil {
-				t.Errorf("the leader is told of a watchdog that is to be disarmed: %+v", last)
+				t.Errorf("the leader knows of a watchdog that is to be disarmed: %+v", last)
 			}
 		}
 		stop = run(func(o *agent.Options) {
@@ -112,7 +112,7 @@ func TestWatchdogOfAnotherConfiguration(t *testing.T) {
 			reported = append(reported, r.Watchdog)
 		}
 		if reported[0] != 0 || reported[len(reported)-1] != bite {
-			t.Errorf("the leader was told of %v", reported)
+			t.Errorf("the leader received of %v", reported)
 		}
 	})
 }

@@ -70,7 +70,7 @@ func TestAffinityIsChecked(t *testing.T) {
 		}{
 			{"groups[0].affinity.spread", state.Affinity{Spread: "rack"}},
 			{"groups[0].affinity.require[1]", state.Affinity{Require: []string{"host:h1", "host:h2"}}},
-			{"groups[0].affinity.prefer[0]", state.Affinity{Prefer: []string{"vc:nobody"}}},
+			{"groups[0].affinity.prefer[0]", state.Affinity{Prefer: []string{"vc:missing"}}},
 			{"groups[0].affinity.avoid[0]", state.Affinity{Avoid: []string{"rack:1"}}},
 			{"groups[0].affinity.avoid[1]", state.Affinity{Require: []string{"app=x"}, Avoid: []string{"app=y", "app=x"}}},
 			{"groups[0].affinity.avoid", state.Affinity{Avoid: make([]string, 65)}},

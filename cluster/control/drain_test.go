@@ -77,7 +77,7 @@ func TestDrain(t *testing.T) {
 		if after, err := c.Empty(ctx, "h1"); err != nil || !after.Empty {
 			t.Errorf("right after: %+v, %v", after, err)
 		}
-		v = c.eventually("what every move sent is told", func(v *control.View) bool {
+		v = c.eventually("what every move sent is reported", func(v *control.View) bool {
 			view := v.DrainView(h)
 			return len(view.VMs) == len(before.VMs) && !slices.ContainsFunc(view.VMs, func(vm control.DrainVM) bool { return vm.BytesMoved == 0 })
 		})
@@ -386,7 +386,7 @@ func TestDrainRefuses(t *testing.T) {
 		gone, cancel := context.WithCancel(ctx)
 		cancel()
 		if _, err := c.Drain(gone, "h1", control.DrainRequest{}, control.Call{}); err == nil {
-			t.Error("a request that nobody waits for was carried out")
+			t.Error("a request that no caller waits for was carried out")
 		}
 	})
 }
@@ -520,7 +520,7 @@ func TestEmptyIsOfThisTerm(t *testing.T) {
 		}
 		c = startCluster(t, dir, world, 2)
 		if e, err := c.Empty(ctx, "h1"); err != nil || e.Empty || !e.At.IsZero() {
-			t.Errorf("nobody has listed what it runs: %+v, %v", e, err)
+			t.Errorf("its inventory is not known: %+v, %v", e, err)
 		}
 		if err := world.Reconnect("h1"); err != nil {
 			t.Fatal(err)
@@ -561,7 +561,7 @@ func TestDrainMovesOthersForAGreatGainOnly(t *testing.T) {
 			return len(r.Plan.Steps)
 		}
 		if n := moves(control.DrainRequest{}); n != 1 {
-			t.Errorf("%d moves where nobody wants any that were not asked for", n)
+			t.Errorf("%d moves where only requested moves are wanted", n)
 		}
 		if _, err := c.Settings(ctx, func(s *state.Settings) error {
 			s.Moves.Mode, s.Moves.StabilizationWindow = state.MovesAuto, state.Millis(time.Hour.Milliseconds())

@@ -29,7 +29,7 @@ type FrozenError struct {
 
 // Error implements error.
 func (e *FrozenError) Error() string {
-	return fmt.Sprintf("nothing is changed after the %s until these hosts have said what they run: %s; vcctl host confirm-dead tells of one that never will",
+	return fmt.Sprintf("nothing is changed after the %s until these hosts have said what they run: %s; vcctl host confirm-dead declares dead one that never will",
 		e.Reason, strings.Join(e.Pending, ", "))
 }
 

@@ -293,7 +293,7 @@ func TestHypervisorHangsInAStart(t *testing.T) {
 			t.Errorf("hangs %q, error %q", h.Hangs, h.Error)
 		}
 		c.done(c.Create(ctx, vc("b", 1, 1, 512*mib), control.Call{}))
-		v = c.eventually("a is told of still", func(v *control.View) bool { return len(c.host(v, "h1").Hangs) == 1 })
+		v = c.eventually("a is still reported", func(v *control.View) bool { return len(c.host(v, "h1").Hangs) == 1 })
 		if x := c.vc(v, "a"); x.State != state.VCStarting {
 			t.Errorf("a: %+v", x)
 		}
@@ -323,6 +323,6 @@ func TestHowLongCallsHang(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if left := control.HangsOf(second, nil, at); len(left) != 0 {
-		t.Errorf("over, and told: %+v", left)
+		t.Errorf("over, and still reported: %+v", left)
 	}
 }

@@ -34,7 +34,7 @@ func TestClockRate(t *testing.T) {
 	}
 	f.renewed(agent.Renewal{Host: "old"}, time.Hour)
 	if f.clocks["old"] != nil {
-		t.Error("a host that does not tell its clock has a rate")
+		t.Error("a host that does not report its clock has a rate")
 	}
 }
 

@@ -268,7 +268,7 @@ func (j *journey) perform(host string) {
 			}
 		}
 	}
-	j.t.Logf("%s tells %+v, knowing that it was handed over: %v, ended: %+v", host, reported, past.Handed, past.Moved)
+	j.t.Logf("%s reports %+v, knowing that it was handed over: %v, ended: %+v", host, reported, past.Handed, past.Moved)
 	if len(reported) > 0 {
 		j.bag = append(j.bag, j.report(host, reported))
 	}

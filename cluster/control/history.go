@@ -139,7 +139,7 @@ func (c *Control) HistoryFor(ctx context.Context, host, id string) ([]byte, erro
 	case !ok || c.o.History == nil:
 		return nil, fmt.Errorf("VM %s: %w", id, agent.ErrNoHistory)
 	case vm.Host != host && vm.MovingTo == host:
-		return nil, fmt.Errorf("VM %s has not arrived on host %s by what its agent told", id, host)
+		return nil, fmt.Errorf("VM %s has not arrived on host %s by what its agent reported", id, host)
 	case vm.Host != host:
 		return nil, fmt.Errorf("VM %s is on host %s: %w", id, vm.Host, agent.ErrNoHistory)
 	}

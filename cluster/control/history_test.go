@@ -62,7 +62,7 @@ func TestHistoryOverTwoMoves(t *testing.T) {
 		if b := h.Buckets(history.Raw, time.Time{}); len(b) == 0 || b[0].At.After(first) {
 			t.Errorf("%+v, and the first host measured at %v", b, first)
 		}
-		for _, q := range [][2]string{{was[0], at().ID}, {was[1], at().ID}, {"h9", at().ID}, {was[2], "nobody"}} {
+		for _, q := range [][2]string{{was[0], at().ID}, {was[1], at().ID}, {"h9", at().ID}, {was[2], "missing"}} {
 			if _, err := c.HistoryFor(ctx, q[0], q[1]); !errors.Is(err, agent.ErrNoHistory) {
 				t.Errorf("for host %s, VM %s: %v", q[0], q[1], err)
 			}
@@ -83,10 +83,10 @@ func TestHistoryAndForecastOf(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startCluster(t, scratch.Dir(t), newWorld(t, 1), 1)
 		ctx := context.Background()
-		if _, _, _, err := c.History(ctx, "nobody"); !errors.Is(err, control.ErrNotFound) {
+		if _, _, _, err := c.History(ctx, "missing"); !errors.Is(err, control.ErrNotFound) {
 			t.Errorf("history: %v", err)
 		}
-		if _, _, _, err := c.Forecast(ctx, "nobody", agent.ResourceCPU, 3); !errors.Is(err, control.ErrNotFound) {
+		if _, _, _, err := c.Forecast(ctx, "missing", agent.ResourceCPU, 3); !errors.Is(err, control.ErrNotFound) {
 			t.Errorf("forecast: %v", err)
 		}
 		c.done(c.Create(ctx, vc("a", 1, 0.5, 64*mib), control.Call{}))

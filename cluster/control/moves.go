@@ -281,7 +281,7 @@ func (c *Control) replan(ctx context.Context, s *state.Snapshot, env loop.Env, a
 		if vc, ok := s.VC(a.Plan.VC); ok && vc.Goal == state.GoalRun && !vc.Admitted {
 			instead, _, err = loop.PlanRoom(loop.NewFleet(s, env, c.fleetObservation(s), o, vc), left)
 		} else {
-			instead.Reason = "nobody waits for the room any more"
+			instead.Reason = "no VM waits for the room any more"
 		}
 	default:
 		instead.Reason = "it is for whoever asked for it to go on"

@@ -124,7 +124,7 @@ func TestRestarts(t *testing.T) {
 		}
 		for _, h := range v.Hosts() {
 			if u := v.HostView(h).Unmanaged; len(u) > 0 {
-				t.Errorf("host %s reports VMs that nobody knows: %v", h.Name, u)
+				t.Errorf("host %s reports unknown VMs: %v", h.Name, u)
 			}
 		}
 		for _, e := range v.EventsAfter(0, 0) {

@@ -165,7 +165,7 @@ func (c *Control) reportHours(ctx context.Context, s *state.Snapshot, now time.T
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for i := range x.hours { // nothing was noted meanwhile: the goroutine that notes hours is the one that writes them
-		x.hours[i].ID = "told"
+		x.hours[i].ID = "reported"
 	}
 	x.saved = now
 	return nil

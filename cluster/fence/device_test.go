@@ -36,7 +36,7 @@ func TestCheck(t *testing.T) {
 		{"cuts storage only", Device{Agent: "fence_scsi"}, []string{"the VMs run on"}},
 		{"action", with("action", "on"), []string{"option action"}},
 		{"a missing host counts as off", with("missing_as_off", "1"), []string{"misspelt"}},
-		{"tells the system's log", with("verbose", "1"), []string{"system's log"}},
+		{"writes to the system's log", with("verbose", "1"), []string{"system's log"}},
 		{"password in the file of all", with("password", "hunter2"), []string{"passwordFile"}},
 		{"Pacemaker's", with("pcmk_host_map", "h1:7"), []string{"Pacemaker"}},
 		{"two lines", with("plug", "7\naction=on"), []string{"line break"}},

@@ -187,7 +187,7 @@ func (c *capped) Write(b []byte) (int, error) {
 func ownedHere(info os.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return errors.New("its owner cannot be told")
+		return errors.New("its owner cannot be informed")
 	}
 	if st.Uid != 0 && int(st.Uid) != os.Geteuid() {
 		return fmt.Errorf("it belongs to user %d, and not to root", st.Uid)

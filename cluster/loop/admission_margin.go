@@ -62,7 +62,7 @@ func (e Env) Ignored(host string) string {
 	w, reported := e.Availability[host]
 	switch {
 	case !reported:
-		return "the host told of none"
+		return "the host reported none"
 	case e.Now.Sub(w.At) >= availabilityStale*e.period():
 		return "it is of " + w.At.UTC().Format("15:04:05")
 	}

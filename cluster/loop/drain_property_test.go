@@ -67,7 +67,7 @@ func TestDrainsEndAndReportTheTruth(t *testing.T) {
 				left++
 			}
 			if !asked && (vm.Goal != state.GoalRun || vm.Phase != state.Running) || vm.Generation != 1 {
-				t.Errorf("nobody asked for that: %+v", vm)
+				t.Errorf("not asked for: %+v", vm)
 			}
 			if vm.Phase == state.Stopped && vm.Reason == "" {
 				t.Errorf("it was shut down, and nothing says why: %+v", vm)

@@ -281,7 +281,7 @@ func TestNextDrainCountsWhatWasNotReported(t *testing.T) {
 	c.ends(first, state.MovesFailed)
 	now := c.env().Now
 	if step := c.nextAt("a", loop.HostInventory{}, now.Add(2*time.Second)); step.Put != nil {
-		t.Errorf("the source may tell any moment: %+v", step.Put)
+		t.Errorf("the source may report at any moment: %+v", step.Put)
 	}
 	c.nextAt("a", loop.HostInventory{}, now.Add(time.Minute))
 	again, _ := c.Snapshot().MovePlan(c.drainOf("a").Plan)

@@ -170,7 +170,7 @@ func (x *moveExecutor) plan(p state.MovePlan) []Action {
 			continue
 		}
 		if !waits {
-			set(i, state.StepSkipped, "nobody waits for the room any more")
+			set(i, state.StepSkipped, "no VM waits for the room any more")
 			continue
 		}
 		switch verdict, text := x.sense(p.ID, steps, i); verdict {

@@ -24,7 +24,7 @@ func TestOutOfReach(t *testing.T) {
 		}
 		for _, advice := range a.Decision.Advice {
 			if advice == "uncordon host h1" {
-				t.Error("advice to open a host that nobody closed")
+				t.Error("advice to open a host that was not closed")
 			}
 		}
 	}

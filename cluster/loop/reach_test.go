@@ -29,9 +29,9 @@ func TestSumOfRoutes(t *testing.T) {
 		{"two causes", loop.Routes{"h1": {"": here(noCA)}, "h2": {"": here("expired")}},
 			[]string{"h1 cannot send VMs: " + noCA + " on h1" + see, "h2 cannot send VMs: expired on h2" + see}},
 		{"one way", loop.Routes{"h1": {"h2": there("refused")}}, []string{"h1 cannot send VMs to h2: refused" + see}},
-		{"one host that nobody reaches", loop.Routes{"h1": {"h3": there("refused")}, "h2": {"h3": there("refused")}},
+		{"one host that no host reaches", loop.Routes{"h1": {"h3": there("refused")}, "h2": {"h3": there("refused")}},
 			[]string{"h1, h2 cannot send VMs to h3: refused" + see}},
-		{"one host that reaches nobody", loop.Routes{"h1": {"h2": there("no answer"), "h3": there("no answer")}},
+		{"one host that reaches no host", loop.Routes{"h1": {"h2": there("no answer"), "h3": there("no answer")}},
 			[]string{"h1 cannot send VMs to h2, h3: no answer" + see}},
 		{"a file for one way only", loop.Routes{"h1": {"h2": here(noCA)}}, []string{"h1 cannot send VMs to h2: " + noCA + " on h1" + see}},
 	} {

@@ -283,12 +283,12 @@ func TestOptionalMemoryGoesFirst(t *testing.T) {
 	c.use["a-g0-0"] = r(0.3, gib/5)
 	c.minutes(30)
 	if got := c.due("a-g0-0"); got < 9*gib/10 {
-		t.Fatalf("%d MiB: it has no wish", got>>20)
+		t.Fatalf("%d MiB: it has no optional amount", got>>20)
 	}
 	c.use["b-g0-0"], c.use["b-g0-1"] = r(0.3, 19*gib/10), r(0.3, 19*gib/10) // both, which is more than what is kept for one
 	for range 30 {
 		if out := c.minute(); len(out.Preempt) > 0 {
-			t.Fatalf("%+v goes for a wish", out.Preempt)
+			t.Fatalf("%+v is evicted for an optional amount", out.Preempt)
 		}
 	}
 	if got := c.due("b-g0-0") + c.due("b-g0-1"); got < 38*gib/10 {

@@ -65,7 +65,7 @@ func TestShortOnTraces(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("of %d VM-minutes %d short of memory, in %d spells; %.1f%% of the memory is lent", looks, short, spells, 100*surplus/float64(looks))
+	t.Logf("of %d VM-minutes %d short of memory, in %d spells; %.1f%% of the memory is surplus given to others", looks, short, spells, 100*surplus/float64(looks))
 }
 
 // memoryTraces of the first n VMs that were in use all the time: shares of their memory, in steps of five minutes.

@@ -44,7 +44,7 @@ type Outcome struct {
 }
 
 // ErrWhat says that a simulation names an object that does not exist, or asks for what can never be.
-var ErrWhat = errors.New("no such what-if")
+var ErrWhat = errors.New("no such simulation")
 
 // simulateEffort bounds the search for hosts of VMs: see migration.Problem.
 const simulateEffort = 50_000_000

@@ -38,7 +38,7 @@ func (m *Member) gossiping(ctx context.Context) {
 		if now := m.leads.Load(); now != meta.Term { // so that agents that wait for a leader wait no longer
 			meta.Term = now
 			if err := g.SetMeta(meta); err != nil {
-				m.log.Debug("tell who leads", "error", err)
+				m.log.Debug("announce the leader", "error", err)
 			}
 		}
 		select {

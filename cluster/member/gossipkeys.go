@@ -103,7 +103,7 @@ func (g *gossipKeys) load(dir string, log *slog.Logger) {
 		}
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		log.Error("read the keys of gossip; the leader will tell them again", "file", g.path, "error", err)
+		log.Error("read the keys of gossip; the leader will send them again", "file", g.path, "error", err)
 	}
 	founding, err := readSecret(dir, gossipKeyFile)
 	if err != nil {

@@ -43,7 +43,7 @@ func TestNextGossipKeys(t *testing.T) {
 		{"some may use the old one still", 9 * time.Minute, []string{"a", "b"}, false, []int{3, 1}, false},
 		{"a third was removed", 9 * time.Minute, []string{"a", "b", "c"}, true, []int{3, 4, 1}, true},
 		{"all know it, again", time.Minute, []string{"a", "b", "c"}, true, []int{4, 3, 1}, false},
-		{"nobody uses an old one", 10 * time.Minute, []string{"a", "b", "c"}, true, []int{4}, false},
+		{"no member uses an old one", 10 * time.Minute, []string{"a", "b", "c"}, true, []int{4}, false},
 		{"one is forgotten, as its certificate has ended", time.Hour, []string{"c"}, false, []int{4}, false},
 	} {
 		next, changed := nextKeys(k, c.revoked, c.since, DefaultGossipRotation, fresh)

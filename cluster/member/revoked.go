@@ -64,7 +64,7 @@ func (m *Member) keepRevoked(ctx context.Context) {
 	}
 }
 
-// telling reports to the leader which peers an agent that is no server refused, until ctx ends.
+// reportRefusals reports to the leader which peers an agent that is no server refused, until ctx ends.
 func (m *Member) telling(ctx context.Context) {
 	var reported uint64
 	for ctx.Err() == nil {
@@ -99,7 +99,7 @@ func (m *Member) report(ctx context.Context, events []transport.Event) bool {
 		if err == nil {
 			return true
 		}
-		m.log.Debug("events are not told", "server", address, "error", err)
+		m.log.Debug("events are not reported", "server", address, "error", err)
 	}
 	return false
 }

@@ -83,7 +83,7 @@ type WrongClock struct {
 func (w WrongClock) String() string {
 	mend := "look at chronyc tracking or timedatectl there"
 	if w.Name == "" {
-		return fmt.Sprintf("the clocks of servers %s differ by %s, and no majority tells which is wrong: look at chronyc tracking or timedatectl on each",
+		return fmt.Sprintf("the clocks of servers %s differ by %s, and no majority shows which is wrong: look at chronyc tracking or timedatectl on each",
 			strings.Join(w.Among, ", "), rounded(w.Ahead))
 	}
 	side := "ahead of"

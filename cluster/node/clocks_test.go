@@ -58,7 +58,7 @@ func TestWrongClockText(t *testing.T) {
 	}{
 		{WrongClock{Name: "h1", Ahead: 9600 * time.Hour}, "its clock is wrong: 400 days ahead of those of most servers"},
 		{WrongClock{Name: "h1", Ahead: -90 * time.Second}, "its clock is wrong: 1m30s behind those of most servers"},
-		{WrongClock{Among: []string{"h1", "h2"}, Ahead: time.Hour}, "the clocks of servers h1, h2 differ by 1h0m0s, and no majority tells which is wrong"},
+		{WrongClock{Among: []string{"h1", "h2"}, Ahead: time.Hour}, "the clocks of servers h1, h2 differ by 1h0m0s, and no majority shows which is wrong"},
 	} {
 		if got := c.w.String(); !strings.HasPrefix(got, c.want) || !strings.Contains(got, "chronyc tracking or timedatectl") {
 			t.Errorf("%q, want %q and the way out", got, c.want)

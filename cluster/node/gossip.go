@@ -330,7 +330,7 @@ func (g *Gossip) Close() error {
 		g.leaving = true
 		g.mu.Unlock()
 		if err := g.ml.UpdateNode(time.Second); err != nil {
-			g.o.Log.Debug("gossip: tell that this member leaves", "err", err)
+			g.o.Log.Debug("gossip: announce that this member leaves", "err", err)
 		}
 		if err := g.ml.Leave(2 * time.Second); err != nil {
 			g.failure = fmt.Errorf("gossip: leave: %w", err)

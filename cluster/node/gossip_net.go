@@ -235,7 +235,7 @@ func (t *gossipNode) DialTimeout(to string, _ time.Duration) (net.Conn, error) {
 		default:
 		}
 	}
-	return nil, fmt.Errorf("dial %s: nobody answers", to)
+	return nil, fmt.Errorf("dial %s: no answer", to)
 }
 
 // StreamCh implements memberlist.Transport.

@@ -51,7 +51,7 @@ func TestIntake(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, _, err := s.Apply(ctx, entry(n)); !errors.Is(err, ErrUnknown) {
-			t.Errorf("an entry of somebody who has left: %v", err)
+			t.Errorf("an entry of a member that has left: %v", err)
 		}
 		s.close(t)
 		if _, _, err := s.Apply(t.Context(), entry(n+1)); !errors.Is(err, ErrClosed) {

@@ -112,8 +112,8 @@ func TestTransferAndRemove(t *testing.T) {
 			return true
 		})
 		for name, err := range map[string]error{
-			"to nobody": first.TransferLeadership(t.Context(), "s9"),
-			"follower":  g.members[target].TransferLeadership(t.Context(), target),
+			"to an unknown server": first.TransferLeadership(t.Context(), "s9"),
+			"follower":             g.members[target].TransferLeadership(t.Context(), target),
 		} {
 			want := ErrRefused
 			if name == "follower" {

@@ -63,7 +63,7 @@ func TestSuccessor(t *testing.T) {
 		"not for long enough":         {[]Server{server("s1", Appends{4, 1600 * ms, 4900 * ms}), server("s2", quick)}, ""},
 		"the other is no voter":       {[]Server{server("s1", slow), server("s2", quick, func(s *Server) { s.Voter = false })}, ""},
 		"the other is not healthy":    {[]Server{server("s1", slow), server("s2", quick, func(s *Server) { s.Healthy = false })}, ""},
-		"the other tells nothing":     {[]Server{server("s1", slow), server("s2", Appends{})}, ""},
+		"the other reports nothing":   {[]Server{server("s1", slow), server("s2", Appends{})}, ""},
 		"the other is hardly quicker": {[]Server{server("s1", slow), server("s2", Appends{20, 700 * ms, 0})}, ""},
 		"the other was slow lately":   {[]Server{server("s1", slow), server("s2", Appends{20, 1600 * ms, 0})}, ""},
 		"another's slowness":          {[]Server{server("s1", quick), server("s2", slow), server("s3", quick)}, ""},

@@ -51,7 +51,7 @@ func TestErrorsOfEntriesAreDelayed(t *testing.T) {
 		a.down.Store(true)
 		took("a heartbeat", func() error { return send(beat) }, true, 0)
 		if d := took("entries", func() error { return send(entries) }, true, delayFor); d < delayFor {
-			t.Errorf("told after %s of a server that is down", d)
+			t.Errorf("reported after %s of a server that is down", d)
 		}
 		go func() {
 			time.Sleep(300 * time.Millisecond) // sleep: in a bubble of synctest, where time is fake
@@ -61,7 +61,7 @@ func TestErrorsOfEntriesAreDelayed(t *testing.T) {
 			}
 		}()
 		if d := took("entries", func() error { return send(entries) }, true, delayFor); d != 300*time.Millisecond {
-			t.Errorf("told after %s, the server answered after 300ms", d)
+			t.Errorf("reported after %s, the server answered after 300ms", d)
 		}
 		a.down.Store(true)
 		go func() {

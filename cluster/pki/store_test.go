@@ -205,6 +205,6 @@ func TestCAFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ReadCA(cert, key); !errors.Is(err, secretfile.ErrExposed) {
-		t.Errorf("a CA's key of somebody else: %v", err)
+		t.Errorf("a CA's key of another user: %v", err)
 	}
 }

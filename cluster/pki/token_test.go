@@ -20,7 +20,7 @@ func TestJoinToken(t *testing.T) {
 	}
 	for _, s := range []string{fmt.Sprint(token), fmt.Sprintf("%v %+v %#v %s", token, token, token, token)} {
 		if strings.Contains(s, token.Secret) {
-			t.Errorf("%q tells the secret", s)
+			t.Errorf("%q shows the secret", s)
 		}
 	}
 	if hash := HashSecret(token.Secret); len(hash) != 64 || hash == HashSecret(token.Secret+"x") {
@@ -39,7 +39,7 @@ func TestJoinToken(t *testing.T) {
 		if !errors.Is(err, ErrToken) {
 			t.Errorf("%q: %v", bad, err)
 		} else if strings.Contains(err.Error(), parts[2]) {
-			t.Errorf("the error tells the secret: %v", err)
+			t.Errorf("the error shows the secret: %v", err)
 		}
 	}
 }

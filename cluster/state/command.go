@@ -38,12 +38,12 @@ const (
 
 	KindSettings        Kind = "settings"
 	KindMovePlan        Kind = "move-plan"
-	KindMigrationReport Kind = "migration-told"
+	KindMigrationReport Kind = "migration-report"
 	KindMigrationAbort  Kind = "migration-abort"
 	KindDrain           Kind = "drain"
 	KindRightsize       Kind = "shape"
 
-	KindRightsizingReport Kind = "shaping-told"
+	KindRightsizingReport Kind = "rightsizing-report"
 	KindRestore           Kind = "restore"
 
 	KindTokenDrop  Kind = "token-drop"

@@ -159,7 +159,7 @@ func TestCommands(t *testing.T) {
 				t.Errorf("it still holds %+v", l)
 			}
 		}},
-		{"gone, but nobody wants it deleted", state.KindVMReport, func(*state.Snapshot) any {
+		{"gone, but it is not to be deleted", state.KindVMReport, func(*state.Snapshot) any {
 			r := report("h1", "vm-a-0", 1, state.Stopped)
 			r.VMs[0].SourceLost = true
 			return r

@@ -62,11 +62,11 @@ func TestOldestServerSetsTheFormat(t *testing.T) {
 			body  any
 			since int
 		}{
-			"what all know":            {KindHostCordon, nextCordon{HostCordon: cordon}, 0},
-			"a new field":              {KindHostCordon, nextCordon{cordon, at}, nextVersion},
-			"a new field, by pointer":  {KindHostCordon, &nextCordon{cordon, at}, nextVersion},
-			"a new kind":               {"made-up", arm, nextVersion},
-			"a kind that nobody knows": {"unheard-of", arm, nextVersion + 1},
+			"what all know":           {KindHostCordon, nextCordon{HostCordon: cordon}, 0},
+			"a new field":             {KindHostCordon, nextCordon{cordon, at}, nextVersion},
+			"a new field, by pointer": {KindHostCordon, &nextCordon{cordon, at}, nextVersion},
+			"a new kind":              {"made-up", arm, nextVersion},
+			"an unknown kind":         {"unheard-of", arm, nextVersion + 1},
 		} {
 			entry, err := next.encode(version, c.kind, at, c.body)
 			if c.since > version {

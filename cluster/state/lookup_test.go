@@ -38,7 +38,7 @@ func TestLookups(t *testing.T) {
 			t.Errorf("%s: %v on their way, not %d", what, got, moves)
 		}
 		if s.AnyQueued() != waits {
-			t.Errorf("%s: somebody waits: %v", what, s.AnyQueued())
+			t.Errorf("%s: a VC waits: %v", what, s.AnyQueued())
 		}
 	}
 	check("three hosts", 0, []string{"h1", "h2", "h3"}, 0, false)

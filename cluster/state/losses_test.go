@@ -293,7 +293,7 @@ func TestInventoryOfALeftover(t *testing.T) {
 	restartable(t, k, "a", "h1")
 	freezeAfter(t, k, "restore", 1000)
 	left := state.Instance{VM: "vm-a-0", Generation: 2, Leftover: true}
-	k.must(t, state.KindInventory, state.Inventory{Host: "h1", VMs: []state.Instance{left, {VM: "vm-unknown", Generation: 1, Leftover: true}}})
+	k.must(t, state.KindInventory, state.Inventory{Host: "h1", VMs: []state.Instance{left, {VM: "vm-foreign", Generation: 1, Leftover: true}}})
 	k.must(t, state.KindInventory, state.Inventory{Host: "h2", VMs: []state.Instance{}})
 	if vm := phase(t, k, "vm-a-0", state.Lost); vm.Generation != 2 {
 		t.Errorf("generation 2 is left on h1, and the VM is %+v", vm)

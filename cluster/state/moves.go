@@ -153,7 +153,7 @@ type Migration struct {
 	BytesMoved int64 `json:"bytesMoved"` // by the source's last report
 	DowntimeMs int64 `json:"downtimeMs"`
 	// Reported: the source reported what it sent in all. Until then it may be as much as was allowed.
-	Reported bool `json:"told,omitempty"`
+	Reported bool `json:"reported,omitempty"`
 
 	Reason  string      `json:"reason,omitempty"` // why it moves
 	Error   string      `json:"error,omitempty"`  // why it failed

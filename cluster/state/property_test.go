@@ -125,7 +125,7 @@ func (d *drawn) plan(s *state.Snapshot) state.Plan {
 func (d *drawn) report(s *state.Snapshot) state.VMReport {
 	r := state.VMReport{Host: d.pick("host", hostNames)}
 	for _, vm := range s.VMsOn(r.Host) {
-		if d.chance("tell", 2) {
+		if d.chance("report", 2) {
 			continue
 		}
 		st := state.VMStatus{VM: vm.ID, Generation: vm.Generation, Phase: rapid.SampledFrom([]state.Phase{state.Running, state.Running, state.Stopped, state.Failed}).Draw(d.t, "phase")}
@@ -176,7 +176,7 @@ func TestInvariants(t *testing.T) {
 
 func checkRows(t *rapid.T, kind state.Kind, before, after *state.Snapshot) {
 	if administered(before) && !administered(after) {
-		t.Fatalf("%s left nobody who can administer the cluster", kind)
+		t.Fatalf("%s left no user who can administer the cluster", kind)
 	}
 	names := map[string]bool{}
 	for _, vc := range after.VCs() {

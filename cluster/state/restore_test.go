@@ -60,7 +60,7 @@ func TestRestoreInTheLog(t *testing.T) {
 	select {
 	case <-woken:
 	default:
-		t.Error("nobody who watches a host was woken")
+		t.Error("no watcher of a host was woken")
 	}
 	got := k.Snapshot()
 	var frozen bytes.Buffer

@@ -17,7 +17,7 @@ type Settings struct {
 	// SharedPools are storage pools that hold the same disks on every host.
 	SharedPools []string            `json:"sharedPools,omitempty"`
 	Moves       MoveSettings        `json:"moves,omitzero"`
-	Rightsizing RightsizingSettings `json:"shaping,omitzero"`
+	Rightsizing RightsizingSettings `json:"rightsizing,omitzero"`
 }
 
 // DefaultSettings returns the settings of a cluster that no operator has changed.

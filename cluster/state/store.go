@@ -29,7 +29,7 @@ const (
 	tMovePlans  = "move-plans"
 	tMigrations = "migrations"
 
-	tRightsizingHours = "shaping-hours"
+	tRightsizingHours = "rightsizing-hours"
 	tRestore          = "restore"
 )
 

@@ -138,11 +138,11 @@ func TestHalfIsRefused(t *testing.T) {
 	select {
 	case <-h1:
 	default:
-		t.Error("nobody was told of h1")
+		t.Error("no watcher was woken for h1")
 	}
 	select {
 	case <-h2:
-		t.Error("h2 was told of what does not concern it")
+		t.Error("h2 was woken for what does not concern it")
 	default:
 	}
 }

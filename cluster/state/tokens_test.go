@@ -175,7 +175,7 @@ func TestTokensUsed(t *testing.T) {
 	row := token("root", state.RoleAdmin)
 	k.must(t, state.KindAdminToken, row)
 	use := func(at time.Duration) {
-		k.must(t, state.KindTokensUsed, state.TokensUsed{Used: []state.TokenUse{{ID: row.ID, At: start.Add(at)}, {ID: "nobody", At: start}}})
+		k.must(t, state.KindTokensUsed, state.TokensUsed{Used: []state.TokenUse{{ID: row.ID, At: start.Add(at)}, {ID: "missing", At: start}}})
 	}
 	use(time.Hour)
 	use(time.Minute) // of a server that was slow to report

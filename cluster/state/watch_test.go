@@ -242,7 +242,7 @@ func TestWatchHost(t *testing.T) {
 	one, two := k.WatchHost("h1"), k.WatchHost("h2")
 	k.must(t, state.KindPlan, planOf(k.Snapshot(), "a", 1, gib, "h1"))
 	if !fired(one) || fired(two) {
-		t.Error("a VM on h1 wakes h1 and nobody else")
+		t.Error("a VM on h1 wakes h1 alone")
 	}
 	if err := k.Restore(strings.NewReader(save(t, k.Snapshot()))); err != nil || !fired(two) {
 		t.Errorf("a restore (%v) wakes all", err)

@@ -77,11 +77,11 @@ func TestAgentAndLeader(t *testing.T) {
 		<-changed
 	}
 	if _, _, err := a.Desired(ctx, "h1"); !errors.Is(err, ErrNoLeader) {
-		t.Fatalf("nobody leads: %v", err)
+		t.Fatalf("no server leads: %v", err)
 	}
 	report.Error = "news"
 	if err := a.Report(ctx, report); !errors.Is(err, ErrNoLeader) {
-		t.Fatalf("nobody leads: %v", err)
+		t.Fatalf("no server leads: %v", err)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestTrespass(t *testing.T) {
 		{"a server as relay", s2, "POST", "/v1/hosts/h2/session", behind(victim), "{}", 200, false},
 		{"a relay for the wrong host", s2, "POST", "/v1/hosts/h3/session", behind(victim), "{}", 403, true},
 		{"a relay for a stranger", s2, "POST", "/v1/hosts/h2/session", http.Header{headerCaller: {"evenkeel://other/agent/h2 00"}}, "{}", 403, true},
-		{"a relay for nobody", s2, "POST", "/v1/hosts/h2/session", http.Header{headerCaller: {""}}, "{}", 403, true},
+		{"a relay for no caller", s2, "POST", "/v1/hosts/h2/session", http.Header{headerCaller: {""}}, "{}", 403, true},
 		{"a relay for a server opens a console", s2, "GET", "/v1/host/vms/x/console", http.Header{headerCaller: {"evenkeel://" + clusterID + "/server/s3 00"}}, "", 403, true},
 		{"a server forwards over the protocol of calls", s2, "GET", "/forwarded/v1/vms", nil, "", 404, false},
 		{"nothing there", s2, "GET", "/v1/secrets", nil, "", 404, false},
@@ -169,7 +169,7 @@ func TestTrespass(t *testing.T) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if reported := slices.ContainsFunc(s.refused, trespass); reported != c.reported {
-				t.Errorf("told: %v, want %v; %v", reported, c.reported, s.refused)
+				t.Errorf("reported: %v, want %v; %v", reported, c.reported, s.refused)
 			}
 		})
 	}
@@ -255,7 +255,7 @@ func TestRelay(t *testing.T) {
 	leads[1].set(false, members[0].at)
 	leads[2].set(false, members[0].at)
 	if _, err := a.Renew(ctx, agent.Renewal{Host: "h1"}); !errors.Is(err, ErrNoLeader) {
-		t.Fatalf("nobody leads: %v", err)
+		t.Fatalf("no server leads: %v", err)
 	}
 	// The relay goes away, too.
 	members[2].stop()

@@ -109,7 +109,7 @@ func (p *Peers) behind(relay Caller, text string) (Caller, error) {
 		return Caller{}, &Trespass{Caller: relay, What: "speak for other members"}
 	}
 	if len(fields) < 2 {
-		return Caller{}, &Trespass{Caller: relay, What: "speak for nobody"}
+		return Caller{}, &Trespass{Caller: relay, What: "speak for no caller"}
 	}
 	id, err := pki.ParseIdentity(fields[:len(fields)-1])
 	if err != nil || id.Cluster != relay.Cluster {

@@ -139,7 +139,7 @@ func badWeather(t *testing.T, seed uint64) {
 			return
 		}
 		if n, reported := states[got.Index]; !reported || n != len(got.VMs) {
-			t.Errorf("the agent was told a state %d of %d VMs that nobody wrote", got.Index, len(got.VMs))
+			t.Errorf("the agent received a state %d of %d VMs that was never written", got.Index, len(got.VMs))
 		}
 		seen = max(seen, got.Index)
 	}

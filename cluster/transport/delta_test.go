@@ -112,13 +112,13 @@ func TestDesiredDeltaOrder(t *testing.T) {
 		frames = append(frames, f)
 	}
 	for what, order := range map[string][]Frame{
-		"lost":        {frames[0], frames[2]},
-		"doubled":     {frames[0], frames[0]},
-		"not whole":   {frames[1]},
-		"of another":  {frames[0], {N: 2}},
-		"beat first":  {{N: 1}},
-		"told twice":  {{N: 1, Head: &agent.Desired{}, Changed: []agent.VM{vm("a", 1), vm("a", 2)}}},
-		"gone and in": {{N: 1, Head: &agent.Desired{}, Changed: []agent.VM{vm("a", 1)}, Removed: []string{"a"}}},
+		"lost":           {frames[0], frames[2]},
+		"doubled":        {frames[0], frames[0]},
+		"not whole":      {frames[1]},
+		"of another":     {frames[0], {N: 2}},
+		"beat first":     {{N: 1}},
+		"reported twice": {{N: 1, Head: &agent.Desired{}, Changed: []agent.VM{vm("a", 1), vm("a", 2)}}},
+		"gone and in":    {{N: 1, Head: &agent.Desired{}, Changed: []agent.VM{vm("a", 1)}, Removed: []string{"a"}}},
 	} {
 		var d desiredDecoder
 		var err error
@@ -170,7 +170,7 @@ func TestReportDelta(t *testing.T) {
 					t.Fatalf("%+v", c)
 				}
 				if reported := c.Samples != nil; reported != (r.Samples != nil && (due || !e.last.sampled || len(r.Estimates) > 0 || stateOf(r) != stateOf(last) || news && c.Head != nil)) {
-					t.Fatalf("samples told: %v, due %v, known %v, %+v after %+v", reported, due, known, r, last)
+					t.Fatalf("samples reported: %v, due %v, known %v, %+v after %+v", reported, due, known, r, last)
 				}
 				outcome := rapid.SampledFrom([]string{"fine", "fine", "fine", "lost", "answer lost"}).Draw(t, "fate")
 				if outcome == "lost" {

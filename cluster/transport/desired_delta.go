@@ -131,7 +131,7 @@ func (d *desiredDecoder) take(f Frame) (changed bool, err error) {
 	}
 	for _, vm := range f.Changed {
 		if gone[idOf(vm)] {
-			return false, fmt.Errorf("desired state: change %d tells VM %s twice", f.N, idOf(vm))
+			return false, fmt.Errorf("desired state: change %d has VM %s twice", f.N, idOf(vm))
 		}
 		gone[idOf(vm)] = true
 	}

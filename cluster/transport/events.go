@@ -49,7 +49,7 @@ func (p *Peers) events(w http.ResponseWriter, r *http.Request) {
 // ReportEvents reports events on a host, this member's own, to a server, which passes them to the leader.
 func (c *Client) ReportEvents(ctx context.Context, address, host string, events []Event) error {
 	if err := post(ctx, c.http, urlOf(address, "hosts", host, "events").String(), nil, eventsRequest{events}, nil); err != nil {
-		return fmt.Errorf("tell %s of events: %w", address, err)
+		return fmt.Errorf("report events to %s: %w", address, err)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func (f *Forwarder) Forward(w http.ResponseWriter, r *http.Request, address stri
 		return
 	}
 	if address == "" {
-		refuse(w, http.StatusServiceUnavailable, kindNoLeader, "this server does not lead, and knows of nobody who does")
+		refuse(w, http.StatusServiceUnavailable, kindNoLeader, "this server does not lead, and knows no server that does")
 		return
 	}
 	to := destination{address: address, client: r.RemoteAddr, request: r.Header.Get(headerRequest)}

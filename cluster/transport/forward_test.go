@@ -190,7 +190,7 @@ func TestForward(t *testing.T) {
 	}
 	to = ""
 	if p := problem("GET", "/v1/echo/", ""); p.Type != kindNoLeader {
-		t.Errorf("nobody leads: %+v", p)
+		t.Errorf("no server leads: %+v", p)
 	}
 	to = leader.at
 	leader.stop()

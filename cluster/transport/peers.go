@@ -226,7 +226,7 @@ func (p *Peers) leaderOnly(next http.HandlerFunc) http.HandlerFunc {
 		case caller.Relay != "":
 			refuse(w, http.StatusServiceUnavailable, kindNoLeader, "this server does not lead, and %s thought it did", caller.Relay)
 		case lead.Address == "":
-			refuse(w, http.StatusServiceUnavailable, kindNoLeader, "this server does not lead, and knows of nobody who does")
+			refuse(w, http.StatusServiceUnavailable, kindNoLeader, "this server does not lead, and knows no server that does")
 		case r.Method == http.MethodGet && r.Header.Get(headerDirect) != "":
 			w.Header().Set(headerLeader, lead.Address)
 			refuse(w, http.StatusMisdirectedRequest, kindElsewhere, "the leader is at %s", lead.Address)

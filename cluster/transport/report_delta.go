@@ -177,7 +177,7 @@ func (d *reportDecoder) take(c Change) (agent.Report, error) {
 		was := byInstance(r.Running)
 		r.Running = append(without(was, byInstance(c.Left)), c.Ran...)
 		if len(r.Running)+len(c.Left) != len(was)+len(c.Ran) {
-			return agent.Report{}, fmt.Errorf("the report tells of %d VMs that run no more, and not all of them did: %w", len(c.Left), errWhole)
+			return agent.Report{}, fmt.Errorf("the report names %d VMs that run no more, and not all of them did: %w", len(c.Left), errWhole)
 		}
 		if r.Running == nil {
 			r.Running = []agent.Instance{} // the hypervisor was asked

@@ -50,7 +50,7 @@ func TestRevocationsAreReported(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if heard["0a"] != 2 || heard["0b"] != 1 {
-		t.Errorf("told %v times", heard)
+		t.Errorf("reported %v times", heard)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestEventsAreReported(t *testing.T) {
 		t.Errorf("taken down %+v", got)
 	}
 	if err := c.ReportEvents(ctx, m.at, "h2", []Event{e}); err == nil {
-		t.Error("told in the name of another host")
+		t.Error("reported in the name of another host")
 	}
 	if err := c.ReportEvents(ctx, m.at, "h1", make([]Event, maxEvents+1)); err == nil {
 		t.Error("too many are taken")

@@ -162,11 +162,11 @@ func TestCutOff(t *testing.T) {
 			t.Errorf("old orders were held good for %s", took)
 		}
 		if _, _, err := a.Desired(ctx, "h1"); !errors.Is(err, ErrNoLeader) {
-			t.Fatalf("nobody is heard: %v", err)
+			t.Fatalf("no answer: %v", err)
 		}
 		begin = time.Now()
 		if _, err := a.Renew(ctx, agent.Renewal{Host: "h1"}); err == nil {
-			t.Fatal("renewed with nobody")
+			t.Fatal("renewed without a leader")
 		}
 		if took := time.Since(begin); took > 2*askTime {
 			t.Errorf("a renewal took %s to fail", took)
@@ -318,7 +318,7 @@ func TestSamplesAreThinned(t *testing.T) {
 		l.set(false, "")
 		time.Sleep(silence)
 		if err := a.Report(context.Background(), report); !errors.Is(err, ErrNoLeader) {
-			t.Errorf("nobody leads: %v", err)
+			t.Errorf("no server leads: %v", err)
 		}
 	})
 }
@@ -437,7 +437,7 @@ func TestChurnElsewhere(t *testing.T) {
 				default:
 				}
 				if len(before.VMs) < len(vms) && n > 10_000+uint64(maxSpacing/time.Millisecond)+1 {
-					t.Fatalf("a VM is told %d ms late", n-10_000)
+					t.Fatalf("a VM is reported %d ms late", n-10_000)
 				}
 			}
 		}

@@ -83,11 +83,11 @@ func TestQuietIndexIsNoNews(t *testing.T) {
 	e.taken(1)
 	r.Index, r.Quiet = 6, true
 	if c, news, err := e.change(r, true); err != nil || news || c.Index == nil || *c.Index != 6 {
-		t.Errorf("an index that nobody waits for: %+v, %v, %v", c, news, err)
+		t.Errorf("an index without a waiting caller: %+v, %v, %v", c, news, err)
 	}
 	r.Quiet = false
 	if _, news, err := e.change(r, true); err != nil || !news {
-		t.Errorf("an index that somebody waits for: %v, %v", news, err)
+		t.Errorf("an index with a waiting caller: %v, %v", news, err)
 	}
 	r.Quiet, r.Statuses = true, []agent.Status{{VM: "a", Generation: 1, Phase: agent.PhaseRunning}}
 	if _, news, err := e.change(r, true); err != nil || !news {

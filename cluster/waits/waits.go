@@ -29,7 +29,7 @@ var (
 	Stopping  = Rule{"vm", "Phase", string(state.Stopping), 2 * time.Minute, "the guest powers off, or its host pulls the plug after the grace period", "vcctl vm get %s; look at its host"}
 	Lost      = Rule{"vm", "Phase", string(state.Lost), 5 * time.Minute, "there is room for it, or its own host is back", "vcctl vc explain its virtual cluster; make room, or bring its host back"}
 	Moving    = Rule{"vm", "MigrationState", string(state.MigrationRunning), 35 * time.Minute, "the target says that it runs there, the source that it stayed, or both hosts that it is gone; the source gives up after the deadline of moves", "vcctl migration list; vcctl migration abort"}
-	Handed    = Rule{"vm", "MigrationState", string(state.MigrationRunning), 2 * time.Minute, "the target has it go on and says so, or is proved lost", "vcctl vm get %s; look at the host that it moves to; vcctl host confirm-dead tells of one that is off"}
+	Handed    = Rule{"vm", "MigrationState", string(state.MigrationRunning), 2 * time.Minute, "the target has it go on and says so, or is proved lost", "vcctl vm get %s; look at the host that it moves to; vcctl host confirm-dead declares dead one that is off"}
 	Queued    = Rule{"vc", "VCState", string(state.VCQueued), 10 * time.Minute, "there is room for it", "vcctl vc explain %s; make room, ask for less, or vcctl vc delete %s"}
 	Degraded  = Rule{"vc", "VCState", string(state.VCDegraded), 10 * time.Minute, "its VMs run again, with their minimum yield", "vcctl vc explain %s; vcctl vc start %s"}
 	Proposed  = Rule{"plan", "MovePlanState", string(state.MovesProposed), 24 * time.Hour, "another plan takes its place", "vcctl plan apply %s, or vcctl plan stop %s"}

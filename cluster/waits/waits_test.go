@@ -161,7 +161,7 @@ func TestConditions(t *testing.T) {
 		t.Errorf("%+v", got[1])
 	}
 	if got := waits.Conditions([]waits.Late{{Wait: waits.Wait{Rule: waits.Blocked, Name: "h1"}}}); got != nil {
-		t.Errorf("told twice: %+v", got)
+		t.Errorf("reported twice: %+v", got)
 	}
 }
 

@@ -206,7 +206,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"not there", filepath.Join(dir, "none"), 15 * time.Second, "no such file"},
 		{"a file", file, 15 * time.Second, "neither"},
 		{"a folder", dir, 15 * time.Second, "neither"},
-		{"nobody listens", gone, 15 * time.Second, "connection refused"},
+		{"no listener", gone, 15 * time.Second, "connection refused"},
 		// A character device without the watchdog's calls: the real ioctl, answered with ENOTTY.
 		{"another device", "/dev/null", 15 * time.Second, "ask what it supports: inappropriate ioctl"},
 	} {

@@ -167,7 +167,7 @@ func TestDrainBoardKnowsBytesLater(t *testing.T) {
 	d.VMs[1].State, d.VMs[1].BytesMoved = "done", 0
 	b.show([]v1.Drain{d})
 	if got := errs.String()[first:]; got != "" {
-		t.Errorf("before its source told: %q", got)
+		t.Errorf("before its source reported: %q", got)
 	}
 	d.VMs[1].BytesMoved = 1 << 30
 	b.show([]v1.Drain{d})

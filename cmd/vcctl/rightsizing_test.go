@@ -24,7 +24,7 @@ func rightsizingAt(mode string) v1.Rightsizing {
 		Hosts: []v1.HostHeadroom{
 			{Host: "h1", Needs: v1.Resources{CPU: 0.41, Memory: 1300 << 20}, CountAs: v1.Resources{CPU: 0.51, Memory: 1605 << 20}, Estimated: v1.Resources{CPU: 3.8, Memory: 9 << 30}, Headroom: v1.Resources{CPU: 3.75, Memory: 8 << 30},
 				Available: &v1.HostAvailability{CPU: 3.9, Memory: 8 << 30, HeardAt: at}},
-			{Host: "h2", Estimated: v1.Resources{CPU: 1, Memory: 1 << 30}, Headroom: v1.Resources{CPU: 1, Memory: 1 << 30}, Ignored: "the host told of none"}}}
+			{Host: "h2", Estimated: v1.Resources{CPU: 1, Memory: 1 << 30}, Headroom: v1.Resources{CPU: 1, Memory: 1 << 30}, Ignored: "the host reported none"}}}
 	if mode == "on" {
 		s.Waiting = []string{"batch-worker-3"}
 	}

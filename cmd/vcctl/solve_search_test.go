@@ -52,7 +52,7 @@ func TestSolveOptions(t *testing.T) {
 			}
 		})
 	}
-	for _, wrong := range []string{`{"spread":"rack"}`, `{"require":["host:h9"]}`, `{"avoid":["vc:nobody"]}`, `{"prefer":["x"]}`} {
+	for _, wrong := range []string{`{"spread":"rack"}`, `{"require":["host:h9"]}`, `{"avoid":["vc:missing"]}`, `{"prefer":["x"]}`} {
 		in := "{" + threeHosts + `,"virtualClusters":[{"name":"a","cpu":1,"memory":1,"affinity":` + wrong + `}]}`
 		if out, message, exit := runSolver(t, strings.NewReader(in)); exit != 2 || out != "" || !strings.Contains(message, "affinity") {
 			t.Errorf("%s: exit %d, message %q, output %q", wrong, exit, message, out)

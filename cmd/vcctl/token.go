@@ -109,7 +109,7 @@ func (t *tool) tokenCreate(c *cli.Context) error {
 	}
 	err = t.print(c, k, func(bool) string { return k.Token + "\n" })
 	if err != nil {
-		t.say("Nobody saw token %s: revoke it with `vcctl token revoke %s`.\n", k.ID, k.ID)
+		t.say("Token %s was not shown: revoke it with `vcctl token revoke %s`.\n", k.ID, k.ID)
 		return err
 	}
 	t.say("Token %s (%s, %s) is shown this once. `vcctl token revoke %s` ends it.\n", k.ID, k.Name, k.Role, k.ID)

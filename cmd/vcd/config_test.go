@@ -50,7 +50,7 @@ func TestBadConfig(t *testing.T) {
 		{"watchdog", minConfig + "watchdog: {device: /dev/watchdog, timeout: 1s}\n", []string{"watchdog.timeout: "}},
 		{"fence", minConfig + "fence:\n  h2: {agent: fence_scsi}\n", []string{"fence.h2: "}},
 		{"fence without agent", minConfig + "fence:\n  h2: {}\n", []string{"fence.h2: "}},
-		{"fence of nobody", minConfig + "fence:\n  Host_2: {agent: fence_ipmilan}\n", []string{"fence.Host_2: "}},
+		{"fence of an unknown host", minConfig + "fence:\n  Host_2: {agent: fence_ipmilan}\n", []string{"fence.Host_2: "}},
 		{"fence twice", minConfig + "fence:\n  h2: {agent: fence_ipmilan, options: {ip: 192.0.2.1}, levels: [[{agent: fence_ipmilan}]]}\n", []string{"fence.h2: "}},
 		{"pki", minConfig + "pki: {ca: /x}\n", []string{"pki: "}},
 		{"snapshots", minConfig + "snapshots: {keep: 0}\n", []string{"snapshots: "}},

@@ -235,7 +235,7 @@ func serve(c *cli.Context, cluster *single.Cluster, f *fleet, listener net.Liste
 	}
 	fmt.Printf("ready https://%s\n", addr)
 	if _, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
-		log.Warn("tell systemd", "error", err)
+		log.Warn("notify systemd", "error", err)
 	}
 	select {
 	case err = <-cluster.Failed():

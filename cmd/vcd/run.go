@@ -453,7 +453,7 @@ func (d *memberDaemon) entryError(err error) error {
 	case transport.Malformed:
 		return &control.Invalid{Fields: []control.FieldError{{Field: "request", Text: detail}}}
 	case transport.Leaderless:
-		return fmt.Errorf("the cluster lets nobody in now: %s: %w", detail, control.ErrNoLeader)
+		return fmt.Errorf("the cluster lets no member in now: %s: %w", detail, control.ErrNoLeader)
 	}
 	if errors.Is(err, member.ErrMember) {
 		return &control.Exists{Field: "member", Text: err.Error() + "; to enter another, move its VMs away, stop vcd and run: " + d.conf.requireEmpty()}
@@ -505,6 +505,6 @@ func notifySystemd(ctx context.Context, log *slog.Logger) {
 
 func notify(log *slog.Logger, what string) {
 	if _, err := daemon.SdNotify(false, what); err != nil {
-		log.Warn("tell systemd", "what", what, "error", err)
+		log.Warn("notify systemd", "what", what, "error", err)
 	}
 }

@@ -47,7 +47,7 @@ ended are in step again. All processes share this machine, so that much else on 
 			&cli.Float64Flag{Name: "cpu", Usage: "several servers: mean need of a VM, `CORES`", Value: 0.7},
 			&cli.IntFlag{Name: "clients", Usage: "several servers: `N` connections of clients", Value: 64},
 			&cli.DurationFlag{Name: "sample-every", Usage: "several servers: agents sample every `TIME`", Value: 10 * time.Second},
-			&cli.IntFlag{Name: "hosts-nice", Usage: "several servers: hosts, which have CPUs of their own elsewhere, give way to servers and clients by `N` of 19 under load (root only)"},
+			&cli.IntFlag{Name: "hosts-nice", Usage: "several servers: hosts, which have CPUs of their own elsewhere, run at a lower priority than servers and clients, by `N` of 19, under load (root only)"},
 			&cli.StringFlag{Name: "profile", Usage: "several servers: write profiles of the servers and the hosts to `DIR`"},
 			&cli.StringFlag{Name: "dir", Usage: "several servers: keep their files in `DIR`"},
 			&cli.BoolFlag{Name: "json", Usage: "several servers: print the figures as JSON"},

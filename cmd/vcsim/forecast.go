@@ -57,7 +57,7 @@ How to read the table, per set and use (CPU, memory, both):
   50% .. 99% how much of what came lay within the interval of that name. 95% should be 95: less is too sure, more too wide.
   VMS 90-98  share of series for which the 95% interval covered 90 to 98%. WITH TIES: values exactly on a bound may count
              as within or not, whichever is kinder; use that stands still or is measured in whole numbers needs that.
-  UNABLE     places at which the model could not predict. They count for nobody.
+  UNABLE     places at which the model could not predict. They count for no model.
 Means are over series, every series counting the same. Still series, 95% of whose values repeat, are apart: no interval covers
 95% of a constant.` + "\n\nModels:" + models.String(),
 		Flags: []cli.Flag{

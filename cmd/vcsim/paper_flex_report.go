@@ -219,7 +219,7 @@ func (r *flexReport) tables() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `# Flex: another day
 
-What [flex.md](flex.md) tells of its day, of %d tasks on %d nodes drawn with seed %d. Nothing was chosen with this seed in view: neither the workload's
+What [flex.md](flex.md) reports of its day, of %d tasks on %d nodes drawn with seed %d. Nothing was chosen with this seed in view: neither the workload's
 parameters nor anybody's settings. Written by
 
     vcsim paper flex --nodes %d --seed %d --tables
@@ -289,7 +289,7 @@ func (r *flexReport) evenkeel(b *bytes.Buffer) {
 
 FlexF with four changes: the penalty begins at 1.01 and can rise from it; a request counts as one and a half times the part that all tasks
 use of theirs, not in full; a task of the same source costs as much as 5%% of load; and a host of whose CPU or memory more than 95%%
-is used is relieved by live migration, to at most 90%% of another, nobody twice in ten minutes. Forecasts of hosts with quantile
+is used is relieved by live migration, to at most 90%% of another, no VM twice in ten minutes. Forecasts of hosts with quantile
 buffers (last value, histogram, peak of an hour) were tried in place of the last value and gave more violations here: the load comes in the
 first hour, when there is no history, and what makes it even is to admit by what is used now.
 

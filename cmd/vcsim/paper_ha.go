@@ -207,7 +207,7 @@ seconds; 90%% use less than half of the memory they reserve, 60%% less CPU than 
 little, a third of the containers taking a second step later. Reservations and CPU use were set so that experiment A has the published effect on time
 with a damping factor of 0.125, and the steps of memory with B's failures in view. Tasks come faster than they can be taken, and start in order; %d hosts, of
 which a core and a GiB are the system's; a measurement each second. Where a host's memory runs out the kernel ends the largest tasks until the others
-fit, which begin anew at their old place; the paper ends all that ask for memory at that moment. CPU that is short makes tasks slower.
+fit, which begin again at their old place; the paper ends all that ask for memory at that moment. CPU that is short makes tasks slower.
 
 `, r.days, r.tasks, r.seed, r.tasks, r.days, workload.HaHosts)
 	r.tabled(&b)
@@ -246,7 +246,7 @@ Published: failures begin at 0.1 with extreme fit and at 0.175 as requested, and
 ## Evenkeel
 
 Each host is filled with what its tasks are likely to use at most at any one time: the part of their requests that all tasks were seen to use, or what they use
-now if that is more, and a buffer of 1 standard deviation of their sum for CPU and 2.75 for memory, which ends somebody where it is short. Memory keeps
+now if that is more, and a buffer of 1 standard deviation of their sum for CPU and 2.75 for memory, which ends a task where it is short. Memory keeps
 to the allowance besides, as with Ha; CPU does not, and its use may pass the allowance, never what the host has. The two numbers were chosen on days of seeds 1 to 3.
 `)
 	return b.Bytes()
@@ -272,7 +272,7 @@ func (r *haReport) tables() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `# Load awareness at the worker: other days
 
-What [ha.md](ha.md) tells of its days, of %d days of %d containers drawn with seeds from %d on. Nothing was chosen with these seeds in view: neither the
+What [ha.md](ha.md) reports of its days, of %d days of %d containers drawn with seeds from %d on. Nothing was chosen with these seeds in view: neither the
 workload's parameters nor anybody's settings. Written by
 
     vcsim paper ha --days %d --tasks %d --seed %d --tables

@@ -44,7 +44,7 @@ last byte.
 With --keep DIR each run that ends is written down there, and not run again: what was broken off goes on.
 
 How to read the table (-o json has more, -o series hour by hour, -o apps each application). With several seeds: means over them. -: there is no such
-figure, for nobody ended, or nobody started.
+figure, for none ended, or none started.
   STARTED      applications that were started. ENDED: and that ended before the run did; only they have a turnaround and a stretch.
   TURNAROUND   from arrival to end, mean. WAIT: to the first start. STRETCH: turnaround over the time it would have taken at full speed, median.
   SLACK        allocated and not used, of what was asked for. Lower is better, down to where something fails.
@@ -58,7 +58,7 @@ figure, for nobody ended, or nobody started.
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "workload", Aliases: []string{"w"}, Usage: "`" + strings.Join(workloadKinds, "|") + "`", Value: "pace"},
 			&cli.StringSliceFlag{Name: "trace", Usage: "the record that is played, `FILE`, a folder, archive or file; several may follow each other"},
-			&cli.StringSliceFlag{Name: "use", Usage: "what is used where the record does not tell: `drawn|full|FILE`, files as those of bitbrains, google and planetlab", Value: cli.NewStringSlice("drawn")},
+			&cli.StringSliceFlag{Name: "use", Usage: "what is used where the record does not say: `drawn|full|FILE`, files as those of bitbrains, google and planetlab", Value: cli.NewStringSlice("drawn")},
 			&cli.StringSliceFlag{Name: "policy", Aliases: []string{"p"}, Usage: "`NAMES`, with commas between", Value: cli.NewStringSlice("reservation", "optimistic", "pessimistic")},
 			&cli.IntFlag{Name: "hosts", Usage: "`N` equal hosts (swf, openb: default as in the record)", Value: 10},
 			&cli.Float64Flag{Name: "cores", Usage: "`C` of each host", Value: 32},
@@ -71,7 +71,7 @@ figure, for nobody ended, or nobody started.
 			&cli.StringFlag{Name: "arrivals", Usage: "of VMs of which only use is known: `recorded|poisson`", Value: "recorded"},
 			&cli.DurationFlag{Name: "life", Usage: "with Poisson arrivals lives are `TIME` on average (0: an eighth of the days)"},
 			&cli.BoolFlag{Name: "rigid", Usage: "pace: no application has elastic components"},
-			&cli.DurationFlag{Name: "sampled", Usage: "pace: memory use changes every `TIME` at most, as a trace with such samples can tell (0: all of its shape passes in each life)"},
+			&cli.DurationFlag{Name: "sampled", Usage: "pace: memory use changes every `TIME` at most, as a trace with such samples can show (0: all of its shape passes in each life)"},
 			&cli.StringSliceFlag{Name: "seed", Usage: "`S` of all that is drawn; several, with commas between, are played one after the other", Value: cli.NewStringSlice("1")},
 			&cli.DurationFlag{Name: "tick", Usage: "measure and shape every `TIME` (0: a minute; where use is in steps of five minutes, five)"},
 			&cli.StringFlag{Name: "keep", Usage: "keep each run's result in `DIR`, and take it from there"},

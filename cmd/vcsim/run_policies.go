@@ -19,18 +19,18 @@ import (
 // policyHelp is what --policy takes.
 const policyHelp = `Policies, as NAME, and where a forecast is made NAME:FORECAST or NAME:FORECAST:K1:K2
   reservation   what was asked for is allocated as long as it is there; first come, first served
-  leastfit      the same on the host with the smallest share asked for; who does not fit waits aside, and holds up nobody
+  leastfit      the same on the host with the smallest share asked for; what does not fit waits aside, and delays no other
   oversub       leastfit up to twice of what there is (oversub:1.5: so many times)
   flexf, flexl  Flex (2020): by measured load times a penalty that follows quality of service, the first or the largest in memory first; the least
                 penalty is 1.01 (flexf:1: so much). flex: both
   ha            Ha et al. 2016: by what hosts estimate to be available, damping factor 0.125, up to 0.9 of a host (ha:0.2:0.8: other ones)
   fcfs, easy    batch scheduling: hosts of one's own, first come, first served, or with backfilling. Run times are known exactly
   optimistic    what will be used is allocated, whether or not there is so much; whoever finds no memory left fails
-  pessimistic   the same, but who gives way is decided before (Pace et al. 2018, Algorithm 1). pace: both
+  pessimistic   the same, but what is stopped is decided before (Pace et al. 2018, Algorithm 1). pace: both
   pessimistic-hard  the same, and memory above the allocation ends a component also where its host has some left
   evenkeel      as production shapes: mixture, quantile for a buffer, CPU compressible, pressure answered before the kernel does
   declared, conservative, balanced, aggressive
-                as the daemons run a cluster of that setting: needs as declared, or estimated with that boldness; VMs are moved where that brings enough, within a
+                as the daemons run a cluster of that setting: needs as declared, or estimated with that aggressiveness; VMs are moved where that brings enough, within a
                 budget of bytes; where a forecast is not trusted what was taken is given back as there is room
 Where a host has no memory left the kernel ends components, under every policy.
 Forecasts (of the use until the next tick)

@@ -381,7 +381,7 @@ func (r *record) draw(seed uint64) (*playing, error) {
 	case r.use[0] == "full":
 		p.notes = append(p.notes, "all that is asked for is used, all the time")
 	default:
-		p.notes = append(p.notes, "what is used is drawn: the record tells only what was asked for")
+		p.notes = append(p.notes, "what is used is drawn: the record has only what was asked for")
 	}
 	p.notes = append(p.notes, fmt.Sprintf("%d applications arrive in %.3g days; the run ends after %.3g", len(p.w.Apps), span/86400, p.until/86400))
 	return p, nil

@@ -260,7 +260,7 @@ func TestRunFormats(t *testing.T) {
 	}
 	out, _, err = vcsimRun(slices.Concat([]string{"-w", "swf", "-p", "fcfs", "-o", "apps", "--seed", "3,4"}, r["swf"])...)
 	if err != nil || !strings.Contains(out, "fcfs@3,") || !strings.Contains(out, "fcfs@4,") {
-		t.Errorf("applications of two seeds are to be told apart (%v)", err)
+		t.Errorf("applications of two seeds are to be distinct (%v)", err)
 	}
 }
 

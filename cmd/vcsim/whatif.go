@@ -37,7 +37,7 @@ Settings: declared (needs: declared), conservative, balanced, aggressive (needs:
 How to read the table
   RAN        virtual clusters that were started, of all. WAITED: hours until then, mean of those that ran.
   QOS        share of the time of VMs in which a VM got the CPU it wanted, or what it declared.
-  FAILED     virtual clusters that memory ran out for. GAVE WAY: VMs that were stopped for others.
+  FAILED     virtual clusters that memory ran out for. EVICTED: VMs that were stopped for others.
   MOVES      VMs that were moved by live migration, and MOVED: bytes of memory that were sent for it.
   GIVEN      of all hosts' CPU and memory; USED: likewise.
   YIELD      least of all virtual clusters, mean over time; and the mean of all.
@@ -46,8 +46,8 @@ Under declared, conservative, balanced and aggressive VMs are moved as in produc
 or the first that waits has no room, a plan is looked for within a budget of bytes (--max-bytes), and carried out if it is worth it. No VM is given less than its
 memoryMin.
 
-What the file does not tell, and is not played: which affinities and least yields were asked for; how fast memory changes, so that a move sends what is in use
-once and takes no time; which moves settings the cluster had; virtual clusters that were deleted meanwhile. What a VM would have used beyond its cap nobody
+What the file does not have, and is not played: which affinities and least yields were asked for; how fast memory changes, so that a move sends what is in use
+once and takes no time; which moves settings the cluster had; virtual clusters that were deleted meanwhile. What a VM would have used beyond its cap no record
 measured: where caps held VMs back, use counts too low, and that is said.`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "settings", Aliases: []string{"s"}, Usage: "`NAMES`, with commas between", Value: cli.NewStringSlice("declared", state.Conservative, state.Balanced, state.Aggressive)},
@@ -222,7 +222,7 @@ func whatif(ctx context.Context, c *cli.Context, h v1.ClusterHistory, hosts []re
 func whatifTable(w io.Writer, results []*replay.Result) error {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
-	t.AppendHeader(table.Row{"settings", "hosts", "ran", "waited", "qos", "failed", "gave way", "moves", "moved", "given cpu", "memory", "used cpu", "memory", "yield", "mean"})
+	t.AppendHeader(table.Row{"settings", "hosts", "ran", "waited", "qos", "failed", "evicted", "moves", "moved", "given cpu", "memory", "used cpu", "memory", "yield", "mean"})
 	for _, r := range results {
 		ran := 0
 		for _, a := range r.PerApp {

@@ -174,7 +174,7 @@ func (g *tested) throttled(t *testing.T) {
 			now, ok := stat(t, g.Host, g.spec.VM)
 			switch {
 			case !ok || now.Throttled < 0:
-				t.Fatalf("the host tells no throttled time of %s: %+v", g.spec.VM, now)
+				t.Fatalf("the host reports no throttled time of %s: %+v", g.spec.VM, now)
 			case now.Throttled < first.Throttled:
 				t.Fatalf("throttled time went backwards: %v, then %v", first.Throttled, now.Throttled)
 			}

@@ -24,7 +24,7 @@ func guestMemory(t *testing.T, s Setup) {
 	s.boot(t, spec)
 	var used int64
 	var reported time.Time
-	g.eventually(t, "the guest tells what it uses, the same in two reports", func() (bool, string) {
+	g.eventually(t, "the guest reports what it uses, the same in two reports", func() (bool, string) {
 		x, ok := stat(t, s.Host, spec.VM)
 		if !ok || x.Available < 0 || x.Reported.IsZero() || x.Reported.After(x.At) || x.Reported.Equal(reported) {
 			return false, fmt.Sprintf("%+v", x)

@@ -95,7 +95,7 @@ func throttledOf(text []byte) (time.Duration, error) {
 		}
 		return time.Duration(n) * unit, nil
 	}
-	return 0, errors.New("cpu.stat tells no throttled time")
+	return 0, errors.New("cpu.stat has no throttled time")
 }
 
 // groupsOf finds the control groups of the VM of that UUID by its process.

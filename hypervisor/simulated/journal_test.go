@@ -189,7 +189,7 @@ func TestRestoreEndsWhatEndedMeanwhile(t *testing.T) {
 	must(t, err)
 	earlyClock.Advance(9 * time.Second)
 	if e := <-events; e.Kind != hypervisor.Stopped || e.VM != "vm" {
-		t.Errorf("told %+v", e)
+		t.Errorf("reported %+v", e)
 	}
 	must(t, early.Close())
 

@@ -57,7 +57,7 @@ func TestGuestMemory(t *testing.T) {
 		guest simulated.Guest
 		want  []at
 	}{
-		{"nobody knows", simulated.Guest{}, []at{{4 * time.Second, 1000, no, no, no, 0, 0}, {11 * time.Second, 500, no, no, no, 0, 0}}},
+		{"not reported", simulated.Guest{}, []at{{4 * time.Second, 1000, no, no, no, 0, 0}, {11 * time.Second, 500, no, no, no, 0, 0}}},
 		{"needs little", simulated.Guest{Memory: simulated.Bytes(200 * mib)}, []at{{4 * time.Second, 1000, 800, 0, 0, 0, 0}, {7 * time.Second, 800, 600, 0, 0, 0, 0}, {11 * time.Second, 500, 300, 0, 0, 0, 0}}},
 		{"holds what it has", simulated.Guest{Memory: simulated.Bytes(700 * mib)}, []at{{11 * time.Second, 700, 0, 0, 0, 0, 0}}},
 		{"swaps what does not fit", simulated.Guest{Memory: simulated.Bytes(700 * mib), Swap: 300 * mib}, []at{{7 * time.Second, 800, 100, 0, 0, 0, 0}, {11 * time.Second, 500, 0, 0, 200, 0, 0}}},

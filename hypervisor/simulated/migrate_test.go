@@ -204,7 +204,7 @@ func TestMigrationWithBalloonInMotion(t *testing.T) {
 	}
 	for _, want := range []hypervisor.EventKind{hypervisor.MovedIn, hypervisor.BalloonMoved} {
 		if e := <-events; e.Kind != want || e.VM != "vm" {
-			t.Errorf("told %+v, want %s", e, want)
+			t.Errorf("reported %+v, want %s", e, want)
 		}
 	}
 	// What belongs to a VM has moved with it.

@@ -79,10 +79,10 @@ func TestPausedMigration(t *testing.T) {
 		must(t, err)
 		is(t, w, "", "paused")
 		if got, want := kinds(here), []hypervisor.EventKind{hypervisor.MovedOut}; !slices.Equal(got, want) {
-			t.Errorf("the source told %v, want %v", got, want)
+			t.Errorf("the source reported %v, want %v", got, want)
 		}
 		if got, want := kinds(there), []hypervisor.EventKind{hypervisor.Suspended}; !slices.Equal(got, want) {
-			t.Errorf("the target told %v, want %v", got, want)
+			t.Errorf("the target reported %v, want %v", got, want)
 		}
 		if arrival, err := b.Arrival(ctx, "vm"); err != nil || arrival.Bytes != moved.Bytes || arrival.Downtime != moved.Downtime {
 			t.Errorf("it was sent as %+v and came as %+v, %v", moved, arrival, err)
@@ -117,7 +117,7 @@ func TestPausedMigration(t *testing.T) {
 			is(t, w, "", "stopping")
 		}
 		if got, want := kinds(there), []hypervisor.EventKind{hypervisor.Resumed}; !slices.Equal(got, want) {
-			t.Errorf("the target told %v, want %v", got, want)
+			t.Errorf("the target reported %v, want %v", got, want)
 		}
 		if got := w.Audit().Peaks["h2"].CPU; got != 0.5 {
 			t.Errorf("peak of %v cores once it runs", got)
@@ -238,7 +238,7 @@ func TestHandOverThatGoesWrong(t *testing.T) {
 				}
 				is(t, w, x.h1, x.h2)
 				if got := kinds(events); !slices.Equal(got, x.events) {
-					t.Errorf("the source told %v, want %v", got, x.events)
+					t.Errorf("the source reported %v, want %v", got, x.events)
 				}
 				if got := len(w.Audit().Doubled) > 0; got != x.doubled {
 					t.Errorf("doubled: %v", w.Audit().Doubled)
@@ -255,7 +255,7 @@ func TestHandOverThatGoesWrong(t *testing.T) {
 				}
 				if x.h1 == "leftover" {
 					if got, want := kinds(events), []hypervisor.EventKind{hypervisor.Resumed}; !slices.Equal(got, want) {
-						t.Errorf("the source told %v, want %v", got, want)
+						t.Errorf("the source reported %v, want %v", got, want)
 					}
 				}
 				at := used(t, w, "h1")["vm"]

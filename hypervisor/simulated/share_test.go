@@ -17,7 +17,7 @@ func TestShareTable(t *testing.T) {
 		weights  []float64
 		want     []float64
 	}{
-		{"nobody", 1, nil, nil, nil},
+		{"no VM", 1, nil, nil, nil},
 		{"room for all", 4, []float64{1, 2}, []float64{1, 100}, []float64{1, 2}},
 		{"by weight", 1, []float64{1, 1}, []float64{3, 1}, []float64{0.75, 0.25}},
 		{"what one leaves goes to the rest by weight", 2, []float64{0.5, 2, 2}, []float64{1, 1, 2}, []float64{0.5, 0.5, 1}},

@@ -134,7 +134,7 @@ func fault(seen []entry, openTo fs.FileMode, r reader) string {
 		mode := e.mode.Perm()
 		switch {
 		case i == 0 && mode&0o077&^openTo != 0:
-			return fmt.Sprintf("%s has mode %04o, so others may have read or changed it: if nobody has, `chmod %o %s`", e.path, mode, mode&(0o700|openTo), e.path)
+			return fmt.Sprintf("%s has mode %04o, so others may have read or changed it: if none has, `chmod %o %s`", e.path, mode, mode&(0o700|openTo), e.path)
 		case !r.trusts(e.uid) && e.mode.IsDir() && e.mode&fs.ModeSticky == 0:
 			return fmt.Sprintf("directory %s belongs to user %d, who can replace what is in it: `chown %d %s` if it should not", e.path, e.uid, r.uid, e.path)
 		case !r.trusts(e.uid) && !e.mode.IsDir():

@@ -33,15 +33,15 @@ func TestFault(t *testing.T) {
 		{"group may write, where reading is allowed", good(), func(e []entry) { e[0].mode = 0o660 }, 0o040, "mode 0660"},
 		{"others may read, where the group may", good(), func(e []entry) { e[0].mode = 0o644 }, 0o040, "chmod 640 "},
 		{"others may write", good(), func(e []entry) { e[0].mode = 0o602 }, 0, "mode 0602"},
-		{"of somebody else", good(), func(e []entry) { e[0].uid = other }, 0, "belongs to user 1234"},
+		{"of another user", good(), func(e []entry) { e[0].uid = other }, 0, "belongs to user 1234"},
 		{"of an unknown owner", good(), func(e []entry) { e[0].owner = owner{-1, -1} }, 0, "belongs to user -1"},
 		{"directory of all", good(), func(e []entry) { e[1].mode = fs.ModeDir | 0o777 }, 0, "directory /d has mode 0777"},
 		{"sticky directory of all", good(), func(e []entry) { e[1].mode = fs.ModeDir | fs.ModeSticky | 0o777 }, 0, ""},
 		{"directory of a group", good(), func(e []entry) { e[1].mode, e[1].gid = fs.ModeDir|0o770, other }, 0, "directory /d has mode 0770"},
 		{"directory of one's own group", good(), func(e []entry) { e[1].mode = fs.ModeDir | 0o770 }, 0, ""},
-		{"directory of somebody else", good(), func(e []entry) { e[1].uid = other }, 0, "directory /d belongs to user 1234"},
+		{"directory of another user", good(), func(e []entry) { e[1].uid = other }, 0, "directory /d belongs to user 1234"},
 		{"link", link(), func([]entry) {}, 0, ""},
-		{"link of somebody else", link(), func(e []entry) { e[2].uid = other }, 0, "/d/link belongs to user 1234"},
+		{"link of another user", link(), func(e []entry) { e[2].uid = other }, 0, "/d/link belongs to user 1234"},
 		{"link into a directory of all", link(), func(e []entry) { e[3].mode = fs.ModeDir | 0o707 }, 0, "directory /e"},
 	}
 	for _, c := range cases {
@@ -113,12 +113,12 @@ func TestRead(t *testing.T) {
 	}
 	must(os.Chown(path, 12345, -1))
 	if _, err := Read(path, rule); !errors.Is(err, ErrExposed) || !strings.Contains(err.Error(), "user 12345") {
-		t.Errorf("a file of somebody else: %v", err)
+		t.Errorf("a file of another user: %v", err)
 	}
 	must(os.Chown(path, 0, -1))
 	must(os.Lchown(link, 12345, -1))
 	if _, err := Read(link, rule); !errors.Is(err, ErrExposed) {
-		t.Errorf("a link of somebody else: %v", err)
+		t.Errorf("a link of another user: %v", err)
 	}
 }
 

@@ -146,7 +146,7 @@ func TestRepackKeepsLimits(t *testing.T) {
 			}
 		}
 		if !some {
-			t.Fatal("nobody runs")
+			t.Fatal("no job runs")
 		}
 		for n, m := range s.memory {
 			if m > 1+1e-6 {

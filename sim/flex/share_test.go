@@ -13,7 +13,7 @@ func TestShareByHand(t *testing.T) {
 		capacity              float64
 		request, demand, want []float64
 	}{
-		"nobody":                        {10, nil, nil, nil},
+		"no VM":                         {10, nil, nil, nil},
 		"case 1: all have their demand": {10, []float64{1, 8}, []float64{5, 5}, []float64{5, 5}},
 		"case 2: requests first, the rest by WFS":   {10, []float64{5, 2}, []float64{6, 8}, []float64{6, 4}}, // 3 left: 15/7 to the first, who wants 1; all else to the second
 		"case 2: one is idle":                       {10, []float64{5, 2, 2}, []float64{0, 8, 8}, []float64{0, 5, 5}},
@@ -78,7 +78,7 @@ func TestQueueByHand(t *testing.T) {
 		for range 3 {
 			w, ok := q.Next(0)
 			if !ok {
-				t.Fatal("nobody waits")
+				t.Fatal("no VM waits")
 			}
 			got = append(got, w.Task)
 			q.Retry(w, 0)
@@ -112,7 +112,7 @@ func TestBackoffDoubles(t *testing.T) {
 	for _, want := range []float64{1, 3, 7, 12, 17} { // waits of 1, 2, 4, 5, 5
 		w, ok := q.Next(at)
 		if !ok {
-			t.Fatalf("nobody at %v", at)
+			t.Fatalf("no VM at %v", at)
 		}
 		q.Retry(w, at)
 		if at, _ = q.Wake(); at != want {

@@ -139,7 +139,7 @@ func TestPagedByHand(t *testing.T) {
 	killing, err := OverSub(2)
 	killing = must(t, killing, err).Killing()
 	if r := run(t, w, []Host{{4, 4 * gib}}, killing, Options{}); r.Failures == 0 {
-		t.Error("nobody ends where memory is not shared")
+		t.Error("no task ends where memory is not shared")
 	}
 }
 
@@ -347,7 +347,7 @@ func TestFlexGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(want, b.Bytes()) {
-		t.Errorf("got\n%s\nwant\n%s\n(go test ./sim/replay -run TestFlexGolden -rewrite-flex writes it anew)", b.Bytes(), want)
+		t.Errorf("got\n%s\nwant\n%s\n(go test ./sim/replay -run TestFlexGolden -rewrite-flex writes it again)", b.Bytes(), want)
 	}
 }
 

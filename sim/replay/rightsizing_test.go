@@ -14,7 +14,7 @@ import (
 	"evenkeel/sim/workload"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write testdata anew")
+var rewrite = flag.Bool("rewrite", false, "write testdata again")
 
 // Algorithm 1 with an oracle fails no component: it knows what will be used, and evicts in time.
 func TestPessimistWithOracleFailsNone(t *testing.T) {

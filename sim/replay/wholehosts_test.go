@@ -88,7 +88,7 @@ func (p alone) Schedule(c *Cluster) {
 // Whatever the policy: hosts give no more than they have, figures are shares where they are to be, the same again is the same; and what some promise besides.
 func TestPolicyLaws(t *testing.T) {
 	policy := func(policy rightsizing.Policy) *Rightsizing {
-		return &Rightsizing{Label: "shaping", Foresight: &Persist{}, Yield: 1, Trust: 2, How: Enforcement{Capped: true}, Buffer: forecast.Buffer{K1: 0.05},
+		return &Rightsizing{Label: "rightsizing", Foresight: &Persist{}, Yield: 1, Trust: 2, How: Enforcement{Capped: true}, Buffer: forecast.Buffer{K1: 0.05},
 			Options: rightsizing.Options{Policy: policy}, EmergencyEviction: policy == rightsizing.Pessimistic}
 	}
 	must := func(p *Placer, err error) *Placer {

@@ -206,10 +206,10 @@ func Measured(series []trace.Series, c Cut) (*Workload, float64, []string, error
 	}
 	asks, notes := fitting(asks, c.Hosts, "VMs")
 	if sizes > 0 {
-		notes = append(notes, "sizes of VMs are drawn, from the commonest of Azure's VMs of 2017: the set does not tell them")
+		notes = append(notes, "sizes of VMs are drawn, from the commonest of Azure's VMs of 2017: the set does not have them")
 	}
 	if memories > 0 {
-		notes = append(notes, "memory use is drawn: the set does not tell it")
+		notes = append(notes, "memory use is drawn: the set does not have it")
 	}
 	elsewhere := func(a ask) ask {
 		for _, u := range []*Use{&a.cpuUse, &a.memoryUse} {

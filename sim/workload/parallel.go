@@ -41,7 +41,7 @@ func ParallelLog(jobs []trace.ParallelJob, u *Uses, c Cut) (*Workload, float64, 
 	}
 	notes := []string{}
 	if drawn > 0 {
-		notes = append(notes, fmt.Sprintf("memory of %d of %d jobs is drawn: the log does not tell it", drawn, len(asks)))
+		notes = append(notes, fmt.Sprintf("memory of %d of %d jobs is drawn: the log does not have it", drawn, len(asks)))
 	}
 	return parallel(rng, asks, u, c, span, notes)
 }

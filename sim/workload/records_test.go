@@ -62,10 +62,10 @@ func TestMeasuredByHand(t *testing.T) {
 		t.Errorf("%v: %+v", err, w)
 	}
 	if _, _, _, err = Measured(series, Cut{Hosts: []Room{{8, 8 << 30}}, From: 1e6}); err == nil {
-		t.Error("nothing is left, and nobody says so")
+		t.Error("nothing is left, and no note says so")
 	}
 	if _, _, _, err = Measured(series, Cut{Hosts: []Room{{1, 8 << 30}}}); err == nil {
-		t.Error("nothing fits, and nobody says so")
+		t.Error("nothing fits, and no note says so")
 	}
 }
 
@@ -196,7 +196,7 @@ func TestParallel(t *testing.T) {
 		t.Error(all)
 	}
 	if _, _, _, err := ParallelLog(jobs, FullUse(), Cut{Hosts: hosts, From: 5000}); err == nil {
-		t.Error("no jobs, and nobody says so")
+		t.Error("no jobs, and no note says so")
 	}
 
 	// Drawn jobs with a load.
@@ -266,6 +266,6 @@ func TestMeasuredUses(t *testing.T) {
 	}
 	series[2].Step = time.Minute
 	if _, err := MeasuredUses(series, 1); err == nil {
-		t.Error("two steps, and nobody says so")
+		t.Error("two steps, and no note says so")
 	}
 }

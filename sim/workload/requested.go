@@ -70,7 +70,7 @@ func Requested(requests []trace.Request, u *Uses, c Cut) (*Workload, float64, []
 	total := len(asks) + never
 	asks, notes := fitting(asks, c.Hosts, "VMs")
 	if never > 0 {
-		notes = append(notes, fmt.Sprintf("%d of %d were never placed, or nobody tells what they asked for, and are left out", never, total))
+		notes = append(notes, fmt.Sprintf("%d of %d were never placed, or the record lacks what they asked for, and are left out", never, total))
 	}
 	if !reported {
 		notes = append(notes, fmt.Sprintf("lives are drawn: log-normal, median %g minutes, sigma %g", drawnLifeMedian/60, drawnLifeSigma))

@@ -70,7 +70,7 @@ func (c *cluster) served(ctx context.Context, s *server) (took time.Duration, tr
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, servedWithin)
 	defer cancel()
-	err = awaitFor(ctx, servedWithin, s.name+" answers somebody with a token", func(ctx context.Context) error {
+	err = awaitFor(ctx, servedWithin, s.name+" answers a caller with a token", func(ctx context.Context) error {
 		tries++
 		api, err := c.client(s)
 		if err != nil {

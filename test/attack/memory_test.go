@@ -155,7 +155,7 @@ func TestBodiesWithAToken(t *testing.T) {
 			}
 		}
 		if n := answers["503 Service Unavailable"] + answers["429 Too Many Requests"]; n == 0 {
-			t.Errorf("%s turned nobody away: %v", at.name, answers)
+			t.Errorf("%s refused no caller: %v", at.name, answers)
 		}
 	}
 	c.eventually(t, "the cluster is healthy after it", c.healthy)

@@ -207,7 +207,7 @@ func TestStuck(t *testing.T) {
 // TestWayOut: what the message of a vcd that does not start asks the operator to do.
 func TestWayOut(t *testing.T) {
 	for output, want := range map[string]string{
-		"level=INFO x\nvcd: revoked.json: invalid character; remove the file, and the cluster tells them again\n":         "remove",
+		"level=INFO x\nvcd: revoked.json: invalid character; remove the file, and the cluster sends them again\n":         "remove",
 		"vcd: servers.json: unexpected end; let it in again: vcctl cluster join-token --server --agent --for h1 > FILE\n": "join",
 		"vcd: agent: agent of host h1: what it knew: read h1.json: unexpected end of JSON input\n":                        "",
 		"panic: freepages: failed to get all reachable pages\n\ngoroutine 1 [running]:\n":                                 "",

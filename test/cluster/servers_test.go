@@ -123,7 +123,7 @@ func disksFull(t *testing.T, s *site, tab *table) {
 	eventually(t, time.Minute, "no server takes a write", func(ctx context.Context) error {
 		for _, h := range s.hosts {
 			short, cancel := context.WithTimeout(ctx, 10*time.Second)
-			_, err := h.API.Cordon(short, s.hosts[0].Name, "nobody decides")
+			_, err := h.API.Cordon(short, s.hosts[0].Name, "no server decides")
 			cancel()
 			if err == nil {
 				return fmt.Errorf("%s took it", h.Name)

@@ -282,7 +282,7 @@ func (s *site) vms(ctx context.Context, vc string) ([]v1.VM, error) {
 func (s *site) leader(t *testing.T) *host {
 	t.Helper()
 	var leads *host
-	eventually(t, 30*time.Second, "somebody leads", func(ctx context.Context) error {
+	eventually(t, 30*time.Second, "a server leads", func(ctx context.Context) error {
 		st, err := ask(ctx, s.hosts, func(ctx context.Context, c *client.Client) (v1.ClusterStatus, error) { return c.Status(ctx) })
 		if leads = s.host(st.Leader); err == nil && leads == nil {
 			err = fmt.Errorf("leader %q", st.Leader)

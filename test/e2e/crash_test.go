@@ -158,7 +158,7 @@ func (l *ledger) check(t *testing.T, d *daemon.Daemon) {
 	}
 	for _, vm := range must(d.VMs(t.Context(), "", ""))(t) {
 		if vm.Generation != 1 || vm.State == "failed" {
-			t.Fatalf("%s has generation %d and is %s (%s): nobody asked for that", vm.Name, vm.Generation, vm.State, vm.Reason)
+			t.Fatalf("%s has generation %d and is %s (%s): not asked for", vm.Name, vm.Generation, vm.State, vm.Reason)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func TestLibvirtRestart(t *testing.T) {
 	})
 	for _, vm := range must(d.VMs(t.Context(), "", ""))(t) {
 		if vm.State != "unknown" {
-			t.Errorf("%s is %s while nobody can know", vm.Name, vm.State)
+			t.Errorf("%s is %s while no server can know", vm.Name, vm.State)
 		}
 	}
 	if _, err := d.Create(t.Context(), spec("now", 1, 0.3)); !client.IsProblem(err, v1.ProblemRefused) {

@@ -49,7 +49,7 @@ func TestImages(t *testing.T) {
 		t.Errorf("the base image was %s before its VMs and is %s after them", before, after)
 	}
 	if err := d.DeleteImage(t.Context(), "small-linux"); err != nil {
-		t.Errorf("delete an image that nobody uses any more: %v", err)
+		t.Errorf("delete an image that no VM uses any more: %v", err)
 	}
 	if _, err := os.Stat(base); err != nil {
 		t.Errorf("the catalogue deleted the file: %v", err)

@@ -177,7 +177,7 @@ func testSwitchInside(t *testing.T, l *Lab) {
 	}
 	for _, verb := range []string{"state", "off", "uri"} {
 		if out, err := ask(verb); err == nil {
-			t.Errorf("%s inside, with nobody to ask: %q", verb, out)
+			t.Errorf("%s inside, with no host to ask: %q", verb, out)
 		}
 	}
 	stop, err := l.ServePower()

@@ -55,7 +55,7 @@ func TestAddresses(t *testing.T) {
 	t.Parallel()
 	n := &Network{}
 	if _, err := n.Dial(t.Context(), "tcp", "127.0.0.1:80"); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("where nobody listens: %v", err)
+		t.Errorf("without a listener: %v", err)
 	}
 	l, err := n.Listen("127.0.0.1:0")
 	if err != nil {

@@ -94,7 +94,7 @@ func TestBadGuestsHarmNoOther(t *testing.T) {
 		return done, s.play(of("spike")).String() + "; " + s.play(of("leak")).String() + "\n" + s.recommendation()
 	})
 	if len(names) == 5 {
-		t.Fatal("nobody more was admitted: nothing was promised twice")
+		t.Fatal("no more were admitted: nothing was promised twice")
 	}
 	t.Logf("at most %d of %d MiB were in use, more than there is for %v at a time", highest/mib, limit/mib, longest.Round(time.Second))
 	for _, name := range late {
@@ -119,7 +119,7 @@ func TestBadGuestsHarmNoOther(t *testing.T) {
 		case name == "spike": // with a fifth of a core it takes seconds to write to all of its memory, and its guest swaps before its balloon grows
 			lowest, swapped = 0.93, 330*256 // pages
 		case gave: // it began again
-			t.Logf("%s gave way: %s", name, strings.Join(reasons[of(name)], " | "))
+			t.Logf("%s was evicted: %s", name, strings.Join(reasons[of(name)], " | "))
 			lowest = 0
 		case p.step < 0: // it boots yet
 			lowest = 0

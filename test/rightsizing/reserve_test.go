@@ -58,7 +58,7 @@ func TestReserveOnTraces(t *testing.T) {
 			}
 		}
 		share := func(k int) float64 { return 1e6 * float64(over[k]) / float64(steps) }
-		t.Logf("hosts with %d VMs of equal size, %d steps: in %.2f%% somebody takes memory back; of a million steps more than the largest has given in %.0f, the two largest in %.1f, the three largest in %.1f; "+
+		t.Logf("hosts with %d VMs of equal size, %d steps: in %.2f%% a VM takes memory back; of a million steps more than the largest has given in %.0f, the two largest in %.1f, the three largest in %.1f; "+
 			"more than the largest or an eighth of all that was given in %.1f, than the largest or a fourth in %.1f", n, steps, 100*float64(takes)/float64(steps), share(0), share(1), share(2), share(3), share(4))
 		if share(4) > 200 || over[1] > over[0] || over[2] > over[1] || over[4] > over[3] || over[3] > over[0] {
 			t.Errorf("%d VMs: in %v steps of %d: a reserve for the largest or a quarter of all is not what hosts of this kind need", n, over, steps)

@@ -105,7 +105,7 @@ func (s *sim) watchRightsize() {
 			s.count("looks at VMs that have less than was declared")
 		}
 		if vm.PreemptedAt > 0 && vm.Phase == state.Stopped {
-			s.count("looks at VMs that gave way")
+			s.count("looks at VMs that were evicted")
 		}
 	}
 }

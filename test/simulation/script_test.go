@@ -262,7 +262,7 @@ func (s *sim) ask(p step, a, b string) error {
 		on := h.on
 		h.mu.Unlock()
 		if on {
-			return fmt.Errorf("it is on: nobody confirms that it is dead")
+			return fmt.Errorf("it is on: it cannot be confirmed dead")
 		}
 		h.powerOff(true) // and it stays off until this is answered
 		s.count("hosts confirmed dead")

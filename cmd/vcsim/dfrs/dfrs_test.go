@@ -66,7 +66,7 @@ func TestReport(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := len(instances) * len(Policies()); reported != want {
-			t.Errorf("%d replays told of, wanted %d", reported, want)
+			t.Errorf("%d replays reported, wanted %d", reported, want)
 		}
 		for i := range r.Outcomes {
 			for e, o := range r.Outcomes[i] {

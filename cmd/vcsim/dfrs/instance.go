@@ -91,7 +91,7 @@ func Weeks(name string, l trace.Log, n int, seed uint64) (all []Instance, notes 
 		m = machine{cores: 1}
 	}
 	if l.Processors == 0 {
-		return nil, nil, fmt.Errorf("%s: the header does not tell the number of processors", name)
+		return nil, nil, fmt.Errorf("%s: the header does not give the number of processors", name)
 	}
 	memory := m.memory
 	if memory == 0 {

@@ -36,7 +36,7 @@ Allocator, queue and planner of moves are the product's own code; when a job is 
 - New jobs are admitted by the product's allocator (the placement that leaves the greatest minimum yield) at once; where memory is
   short those of the lowest priority are paused, as in GreedyP. The queue is the product's, too.
 - *Precedence.* Each period, one that waits takes the place of running jobs only if its priority is so many times theirs. The paper's
-  algorithm places all jobs anew by MCB8 each period: nodes are filled in order, whoever was there before, and of two jobs with nearly
+  algorithm places all jobs again by MCB8 each period: nodes are filled in order, whoever was there before, and of two jobs with nearly
   equal priority now the one is paused, now the other. That is what most of its bytes are spent on.
 - *Young first.* Who has made less than a minute of progress, or was resumed less than a minute ago, is not paused for anybody; a new job
   that finds no room for that reason is tried again every 10 s. The young are promised full speed, as far as their node has it; the promise is a floor
@@ -50,7 +50,7 @@ Allocator, queue and planner of moves are the product's own code; when a job is 
 
 ## What differs from the paper
 
-- Instances are drawn anew, and there are fewer. Workloads are those of the model's untyped mode (one stream of jobs); which mode the paper
+- Instances are drawn again, and there are fewer. Workloads are those of the model's untyped mode (one stream of jobs); which mode the paper
   used we do not know. Loads count every task as a whole node.
 - The log of HPC2N is an excerpt of eight weeks; the paper has 182 weeks of it. Nodes have two cores and are taken to have 2 GiB. Where a log has no memory
   it is drawn as for synthetic jobs.

@@ -75,7 +75,7 @@ func (f *Measurements) Write(out io.Writer) {
 	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	line("%d servers, %d hosts, %d VMs on one machine of %d cores, %s", f.Servers, f.Hosts, f.VMs, f.Machine.Cores, f.Machine.Go)
 	if f.Nice > 0 {
-		line("  hosts give way to servers and clients under load (nice %d)", f.Nice)
+		line("  hosts run at a lower priority than servers and clients under load (nice %d)", f.Nice)
 	}
 	line("  hosts joined in %.1f s; all VMs running %.1f s after the first was asked for", f.JoinIn, f.FillIn)
 	if s := f.Steady; s.Seconds > 0 {

@@ -27,7 +27,7 @@ func setNice(by int) error {
 			}
 			again = true
 			if err := syscall.Setpriority(syscall.PRIO_PROCESS, id, by); err != nil && !errors.Is(err, syscall.ESRCH) { // it ended meanwhile
-				return fmt.Errorf("have the hosts give way by %d: %w", by, err)
+				return fmt.Errorf("lower the priority of the hosts by %d: %w", by, err)
 			}
 		}
 	}

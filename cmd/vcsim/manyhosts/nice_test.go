@@ -38,7 +38,7 @@ func TestSetNice(t *testing.T) {
 		for _, task := range tasks {
 			id, _ := strconv.Atoi(task.Name())
 			if now, err := syscall.Getpriority(syscall.PRIO_PROCESS, id); err == nil && now != 20-by {
-				t.Errorf("a thread gives way by %d, not %d", 20-now, by)
+				t.Errorf("a thread's priority is lower by %d, not %d", 20-now, by)
 			}
 		}
 	}

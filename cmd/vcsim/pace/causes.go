@@ -43,7 +43,7 @@ func (r *Results) causes(say func(string, ...any)) {
 	say("- *Reservation queues* in all of them: its turnaround is mostly waiting. That is not what was missing.")
 	say("- *How fast memory changes* decides. Where it goes from a tenth to all of a request within minutes, no buffer of 5%% holds until the next measurement; with hard limits those that pass it lose their work, and")
 	say("  what is done again holds up all others. Where it changes no faster than a trace with samples every five minutes can show, that is rare, and the gain is there.")
-	say("- *Hard limits* take the gain where memory changes fast: with limits that give way the same forecasts are worth something there, too.")
+	say("- *Hard limits* take the gain where memory changes fast: with soft limits the same forecasts are worth something there, too.")
 	say("- *The size of the cluster and the time* are the next: the longer more is asked for than there is, the longer reservation's queue, and the more hosts the less one application matters.")
 	say("- *Ten minutes of grace*, or of observations that a model needs, are most of the slack: half of these applications live no longer. The paper's slack of 22 to 30%% needs applications that live longer, or no grace.")
 	say("- *Measuring more often* helps a little; ten failures instead of three before an application is given its request make it worse. *How turnaround is averaged* changes the size, not the sign.\n")

@@ -31,7 +31,7 @@ func (r *Results) length(say func(string, ...any)) {
 	size, base := r.Size.Long, r.Long[0]
 	say("## At length\n")
 	say("%d hosts and %d applications in %.3g days, memory as for the heat maps, one draw; the paper has 250 hosts, %.0f days, and as many applications a host and day. `pessimistic-hard` has hard limits, `pessimistic`", size.Hosts, size.Apps, size.Days, workload.PaceDefault.Days)
-	say("limits that give way; after the forecast stand K1 and K2, and `persist` foresees that the next minute is like the latest. Times shorter than reservation's: means as the paper has it, and medians.\n")
+	say("soft limits; after the forecast stand K1 and K2, and `persist` foresees that the next minute is like the latest. Times shorter than reservation's: means as the paper has it, and medians.\n")
 	say("| policy | published | mean turnaround | times shorter | median | times shorter | memory slack | CPU slack | failed | preempted whole | work thrown away |\n|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, x := range r.Long {
 		published := publishedAt[x.Policy]

@@ -44,7 +44,7 @@ func causes(load float64) (out []Cause) {
 		out = append(out, Cause{name, sampled, load, policy, 1})
 	}
 	add("none: memory passes all of its shape in each life, hard limits, measured each minute, 10 minutes of grace", 0, load, hard)
-	add("limits give way", 0, load, soft)
+	add("soft limits", 0, load, soft)
 	add("2 minutes of grace", 0, load, hard+"@grace=120")
 	add("measured every 10 s", 0, load, hard+"@tick=10")
 	add("who failed is never given its request, 10 failures apart", 0, load, hard+"@trust=10")
@@ -52,7 +52,7 @@ func causes(load float64) (out []Cause) {
 	add("memory changes every 30 s at most", 30, load, hard)
 	add("every 60 s", 60, load, hard)
 	add("every 300 s", workload.TraceSampling, load, hard)
-	add("every 300 s, limits give way", workload.TraceSampling, load, soft)
+	add("every 300 s, soft limits", workload.TraceSampling, load, soft)
 	add("every 300 s, 2 minutes of grace", workload.TraceSampling, load, hard+"@grace=120")
 	add("every 300 s, load 2", workload.TraceSampling, 2, hard)
 	add("every 300 s, load 2, 2 minutes of grace", workload.TraceSampling, 2, hard+"@grace=120")

@@ -102,7 +102,7 @@ func (r *Results) text(command string) string {
 	size := r.Size
 	say("# Dynamic Resource Shaping for Compute Clusters: the simulations again\n")
 	say("Pace, Milios, Carra and Michiardi, sections III and IV. This page and its figures were written by\n\n    %s\n", command)
-	say("Equal flags give equal figures. The shaper is `allocator/rightsizing` and the forecasts are `forecast`, as in production; hosts, applications and what they")
+	say("Equal flags give equal figures. The rightsizer is `allocator/rightsizing` and the forecasts are `forecast`, as in production; hosts, applications and what they")
 	say("use are simulated (package `replay`).\n")
 	say("## The workload\n")
 	say("The paper sampled distributions of Google's trace of 2011 that it does not print. Ours is synthetic, fitted to its sentences: `workload.Pace`")
@@ -149,7 +149,7 @@ func (r *Results) oracle(say func(string, ...any)) {
 	say("| slack, pessimistic | negligibly small | %s memory, %s CPU |\n", percent(mean(pess, func(x *replay.Result) float64 { return x.SlackMemory })), percent(mean(pess, func(x *replay.Result) float64 { return x.SlackCPU })))
 	say("![Slack](pace/fig2-slack.svg)\n![Turnaround](pace/fig2-turnaround.svg)\n")
 	say("Where ours differ. *How much faster* hangs on the load, the one thing that was varied here: the mean turnaround of reservation grows with every application that")
-	say("arrives while more is asked for than there is, that of shaping is the run time as long as what is really used fits.\n")
+	say("arrives while more is asked for than there is, that of rightsizing is the run time as long as what is really used fits.\n")
 	say("| load | reservation | optimistic | pessimistic | times shorter | failed, optimistic |\n|---|---|---|---|---|---|")
 	for i, load := range r.Size.Loads {
 		b, o, p := r.Sweep["reservation"][i], r.Sweep["optimistic"][i], r.Sweep["pessimistic"][i]
@@ -183,7 +183,7 @@ func (r *Results) numbers(say func(string, ...any), model string) {
 func (r *Results) heat(say func(string, ...any)) {
 	say("## Forecasts: K1 and K2 (figure 3)\n")
 	say("Pessimistic, with ARIMA and Gaussian processes trained on the ten past minutes as in section V, one step ahead. V is the standard deviation: a variance has no unit that could be added to a")
-	say("request. A component that uses more memory than it is allocated ends, whatever its host has left; with limits that give way (the paper's testbed) see below.\n")
+	say("request. A component that uses more memory than it is allocated ends, whatever its host has left; with soft limits (the paper's testbed) see below.\n")
 	for _, model := range Mapped {
 		say("![%[1]s turnaround](pace/fig3-%[1]s-turnaround.svg) ![%[1]s slack](pace/fig3-%[1]s-slack.svg) ![%[1]s failed](pace/fig3-%[1]s-failed.svg)\n", model)
 		r.numbers(say, model)
@@ -213,7 +213,7 @@ func (r *Results) heat(say func(string, ...any)) {
 	}
 	say("\nThese runs are smaller than the paper's (see the table of experiments), of one draw. Most of these applications end before there are ten observations, and keep their requests until then: hence more")
 	say("slack than published, and less gained.\n")
-	say("The same with limits that give way where the host has memory (Docker's soft limits, and a balloon that is inflated at once):\n")
+	say("The same with soft limits where the host has memory (Docker's soft limits, and a balloon that is inflated at once):\n")
 	say("| policy | times shorter | memory slack | failed | preempted whole |\n|---|---|---|---|---|")
 	for _, f := range Mapped {
 		for _, k2 := range []float64{0, 3} {
