@@ -55,7 +55,7 @@ func heapBytes() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Whoever has no join token leaves nothing in the log of any server, asks at the leader or elsewhere what he likes.
+// A caller without a join token leaves nothing in the log of any server, whatever it asks of which server.
 func TestJoinsOfStrangers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := startSeveral(t, 3, 4, site.Options{})

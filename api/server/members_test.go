@@ -539,7 +539,7 @@ func TestRejoin(t *testing.T) {
 		}
 		// On a busy machine the leader may change meanwhile, or take the other server for unhealthy: then the test asks again.
 		var err error
-		must(t, s.Await(t.Context(), "a token for anybody is refused", func() bool {
+		must(t, s.Await(t.Context(), "a token for any host is refused", func() bool {
 			err = join(lost, t.TempDir(), v1.JoinTokenRequest{})
 			return err == nil || strings.Contains(err.Error(), "--for "+lost)
 		}))

@@ -27,11 +27,11 @@ type VM struct {
 	// Seen: the leader knows that this generation ran or runs.
 	Seen bool
 	// EndKnown: the leader knows that it does not run, and why.
-	EndKnown bool `json:"Settled"`
+	EndKnown bool
 	// Waits is why it does not start, as the host reported it to the leader last.
 	Waits string `json:",omitempty"`
 	// ChargedMemory is the memory the leader counts for it, bytes; at least Spec.Balloon.
-	ChargedMemory int64 `json:"Held"`
+	ChargedMemory int64
 	// MinMemory is what its balloon may be cut down to by the host itself, where guests take more than there is: it is not to have
 	// less at any time, bytes. 0: the host does not do that; its needs are as declared.
 	MinMemory int64 `json:",omitempty"`
@@ -50,7 +50,7 @@ type Move struct {
 	// Incoming: this host is the target. It neither starts the VM nor clears it away.
 	Incoming bool
 	// SourceLost: the source is proved not to run it. If it does not run here, no host runs it.
-	SourceLost bool `json:"SourceGone"`
+	SourceLost bool
 	// Wait: the target has not reported yet that it has room (PhaseRoom). Until then the source keeps the VM.
 	Wait bool `json:",omitempty"`
 	// Permit is the number of the last permit to hand the VM over. What the source reports its staying names it.
@@ -82,7 +82,7 @@ type Desired struct {
 	RequiredIndex uint64 `json:",omitempty"`
 	// Freeze says why nothing is to be started, stopped or changed here now: the cluster was restored and does not know yet
 	// what runs where. "" = there is no recovery freeze.
-	Freeze   string `json:"Hold"`
+	Freeze   string
 	CPU      float64
 	Memory   int64 // what our VMs may take together: cores, bytes
 	Overhead int64 // bytes a VM costs beyond its own memory
@@ -97,8 +97,8 @@ type Status struct {
 	VM            string
 	Generation    uint64
 	Phase         Phase
-	SourceLost    bool  `json:"Gone"`
-	ChargedMemory int64 `json:"Held"` // bytes, 0 = as before
+	SourceLost    bool
+	ChargedMemory int64 // bytes, 0 = as before
 	Reason        string
 	// Of a move: which one (Move.Open), and the last permit as it was known (Move.Permit); of one that ended what was
 	// sent, and how long the guest stood still.
@@ -166,7 +166,7 @@ type Report struct {
 	Estimates []Estimate           `json:",omitempty"`
 	Pressure  *hypervisor.Pressure `json:",omitempty"` // measured with the samples; nil = it was not
 	Available *Available           `json:",omitempty"` // the host's availability, sent with the samples; nil: the last report of it holds, or the host does not report it
-	Unmanaged []string             `json:"Unknown"`    // VMs with our mark that the leader does not know here
+	Unmanaged []string             // VMs with our mark that the leader does not know here
 	// Epoch is the epoch in which the leader said to which cluster this host belongs, before the agent listed what runs:
 	// Running are the VMs of that cluster. A grant may have given the agent a later epoch.
 	Epoch uint64

@@ -33,7 +33,7 @@ type PeersWanted struct {
 	Host string
 	// After this host, by name and in a ring, come the Most hosts that are wanted; besides those of Again that there still are.
 	After string
-	Max   int      `json:"Most"`
+	Max   int
 	Again []string `json:",omitempty"`
 }
 

@@ -9,7 +9,7 @@ import (
 // it may be that what was sent is not counted.
 type Sending struct {
 	Open     uint64 // of the move
-	MaxBytes int64  `json:"Most"` // bytes it may send; 0 = no bound
+	MaxBytes int64  // bytes it may send; 0 = no bound
 	// Kept: the VM was seen to run here after an attempt, which may have left an older copy at the target. Should it be gone when the next
 	// agent begins, that is no proof that a later attempt handed it over.
 	Kept bool `json:",omitempty"`

@@ -284,7 +284,7 @@ func (c *Control) replan(ctx context.Context, s *state.Snapshot, env loop.Env, a
 			instead.Reason = "no VM waits for the room any more"
 		}
 	default:
-		instead.Reason = "it is for whoever asked for it to go on"
+		instead.Reason = "the caller that asked for it has to continue it"
 	}
 	if err != nil {
 		instead.Reason = err.Error()

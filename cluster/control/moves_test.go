@@ -104,7 +104,7 @@ func TestRebalance(t *testing.T) {
 		if p.BytesMoved > p.Budget || p.By != "ann" {
 			t.Errorf("plan: %+v", p)
 		}
-		v := c.eventually("everybody has what they need", func(v *control.View) bool { return v.MinYield() == 1 })
+		v := c.eventually("every VM has what it needs", func(v *control.View) bool { return v.MinYield() == 1 })
 		if got := v.Progress(r.Operation); got.State != state.OpDone || got.Done != 1 {
 			t.Errorf("operation: %+v", got)
 		}
@@ -154,7 +154,7 @@ func TestRebalanceByItself(t *testing.T) {
 			if p = c.ended(p.ID, state.MovesDone); p.By != "loop" {
 				t.Errorf("plan: %+v", p)
 			}
-			c.eventually("everybody has what they need", func(v *control.View) bool { return v.MinYield() == 1 })
+			c.eventually("every VM has what it needs", func(v *control.View) bool { return v.MinYield() == 1 })
 		}))
 	}
 }
@@ -321,7 +321,7 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := c.ended(r.Plan.ID, state.MovesDone)
-		v := c.eventually("everybody has what they need", func(v *control.View) bool { return v.MinYield() == 1 })
+		v := c.eventually("every VM has what it needs", func(v *control.View) bool { return v.MinYield() == 1 })
 		if p.Tries == 0 || m.Error == "" {
 			t.Errorf("%+v of %+v", m, p)
 		}
@@ -369,7 +369,7 @@ func TestMovesThatAreDisturbed(t *testing.T) {
 			}
 		}
 		p := c.ended(r.Plan.ID, state.MovesStopped)
-		v := c.eventually("everybody has what they need", func(v *control.View) bool { return v.MinYield() == 1 })
+		v := c.eventually("every VM has what it needs", func(v *control.View) bool { return v.MinYield() == 1 })
 		if m, _ = v.Migration(m.ID); m.State != state.MigrationDone || p.Steps[1].State != state.StepSkipped || p.Tries != 0 {
 			t.Errorf("%s, planned again %d times: %s: %+v, and %+v", p.State, p.Tries, p.Reason, m, p.Steps[1:])
 		}

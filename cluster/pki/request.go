@@ -84,7 +84,7 @@ func parseRequest(text []byte) (*x509.CertificateRequest, error) {
 		return nil, fmt.Errorf("request for a certificate: %w", err)
 	}
 	if err := request.CheckSignature(); err != nil {
-		return nil, fmt.Errorf("request for a certificate: whoever sent it does not have the key: %w", err)
+		return nil, fmt.Errorf("request for a certificate: its sender does not have the key: %w", err)
 	}
 	return request, nil
 }

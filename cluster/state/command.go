@@ -30,8 +30,8 @@ const (
 	KindCertificate Kind = "certificate"
 	KindFencing     Kind = "host-fencing"
 	KindHostLost    Kind = "host-lost"
-	KindInventory   Kind = "host-account"
-	KindSetFencing  Kind = "arm"
+	KindInventory   Kind = "host-inventory"
+	KindSetFencing  Kind = "set-fencing"
 	KindMove        Kind = "move"
 	KindAudit       Kind = "audit"
 	KindAdminToken  Kind = "admin-token" // a token of the API, of any role
@@ -41,7 +41,7 @@ const (
 	KindMigrationReport Kind = "migration-report"
 	KindMigrationAbort  Kind = "migration-abort"
 	KindDrain           Kind = "drain"
-	KindRightsize       Kind = "shape"
+	KindRightsize       Kind = "rightsize"
 
 	KindRightsizingReport Kind = "rightsizing-report"
 	KindRestore           Kind = "restore"
@@ -148,7 +148,7 @@ type Plan struct {
 	VMs         []VM         `json:"vms,omitempty"`
 	Allocations []Allocation `json:"allocations,omitempty"`
 	// AffectedHosts are the hosts whose Version must not be newer than Basis.
-	AffectedHosts []string    `json:"touched,omitempty"`
+	AffectedHosts []string    `json:"affectedHosts,omitempty"`
 	Operation     *Operation  `json:"operation,omitempty"`
 	Remembered    *Remembered `json:"remembered,omitempty"`
 	Text          string      `json:"text,omitempty"` // for the event
@@ -183,8 +183,8 @@ type VMStatus struct {
 	Resumes       bool   `json:"resumes,omitempty"`
 	Left          bool   `json:"left,omitempty"`
 	Phase         Phase  `json:"phase"`
-	SourceLost    bool   `json:"gone,omitempty"`
-	ChargedMemory int64  `json:"held,omitempty"` // bytes
+	SourceLost    bool   `json:"sourceLost,omitempty"`
+	ChargedMemory int64  `json:"chargedMemory,omitempty"` // bytes
 	Reason        string `json:"reason,omitempty"`
 }
 

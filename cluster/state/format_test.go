@@ -115,7 +115,7 @@ func TestEntryOfItsVersion(t *testing.T) {
 		`{"v":%d,"kind":"host-cordon","at":"2026-01-01T00:00:00Z","body":{"host":"x","cordoned":true}}`:                                 true,
 		`{"v":%d,"kind":"host-cordon","at":"2026-01-01T00:00:00Z","body":{"host":"x","cordoned":true,"until":"2026-01-01T00:00:00Z"}}`:  false,
 		`{"v":%d, "kind":"host-cordon","at":"2026-01-01T00:00:00Z","body":{"host":"x","cordoned":true,"until":"2026-01-01T00:00:00Z"}}`: false,
-		`{"v":%d,"kind":"made-up","at":"2026-01-01T00:00:00Z","body":{"disarmed":true}}`:                                                false,
+		`{"v":%d,"kind":"made-up","at":"2026-01-01T00:00:00Z","body":{"fencingDisabled":true}}`:                                         false,
 	} {
 		for _, version := range []int{FormatVersion, nextVersion} {
 			if _, _, err := next.decode(fmt.Appendf(nil, entry, version)); (err == nil) != (good || version == nextVersion) {

@@ -25,8 +25,8 @@ func FuzzDecodeCommand(f *testing.F) {
 	for _, body := range []string{
 		`{"v":1,"kind":"cluster-init","at":"2026-01-01T00:00:00Z","body":null}`,
 		`{"v":1,"kind":"host-report","at":"2026-01-01T00:00:00Z","body":{"name":"","allowance":{"cpu":1e308,"memory":9223372036854775807}}}`,
-		`{"v":1,"kind":"plan","at":"9999-12-31T23:59:59+14:00","body":{"vc":{},"vms":[{}],"allocations":[{}],"touched":[""],"operation":{},"remembered":{}}}`,
-		`{"v":1,"kind":"vm-report","at":"2026-01-01T00:00:00Z","body":{"host":"h1","vms":[{"vm":"vm-a-0","generation":1,"phase":"weird","held":-1}]}}`,
+		`{"v":1,"kind":"plan","at":"9999-12-31T23:59:59+14:00","body":{"vc":{},"vms":[{}],"allocations":[{}],"affectedHosts":[""],"operation":{},"remembered":{}}}`,
+		`{"v":1,"kind":"vm-report","at":"2026-01-01T00:00:00Z","body":{"host":"h1","vms":[{"vm":"vm-a-0","generation":1,"phase":"weird","chargedMemory":-1}]}}`,
 		`{"v":1,"kind":"image-put","at":"2026-01-01T00:00:00Z","body":{"name":"\u0000"}}`,
 		`{"v":1,"kind":"move-plan","at":"2026-01-01T00:00:00Z","body":{"plan":{"id":"a","kind":"drain","state":"running","steps":[{"vm":"x","from":"a","to":"b","state":"moving","after":[7]}]}}}`,
 		`{"v":1,"kind":"drain","at":"2026-01-01T00:00:00Z","body":{"host":"h1","drain":{"state":"draining"},"movePlan":{"plan":{}}}}`,

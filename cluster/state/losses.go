@@ -41,7 +41,7 @@ type Instance struct {
 
 // SetFencing enables or disables fencing in the whole cluster.
 type SetFencing struct {
-	FencingDisabled bool   `json:"disarmed"`
+	FencingDisabled bool   `json:"fencingDisabled"`
 	Reason          string `json:"reason,omitempty"`
 }
 

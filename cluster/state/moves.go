@@ -112,10 +112,10 @@ type MoveStep struct {
 	Allotment int64 `json:"allotment"` // most bytes the move may send; -1 = no bound. All of a plan sum to its budget at most
 	// CopyStorage: its disks are copied as well; Bytes counts them.
 	CopyStorage bool    `json:"copyStorage,omitempty"`
-	Staging     bool    `json:"parks,omitempty"` // it waits there, to move on
-	Reason      string  `json:"reason"`          // a text
-	Begins      float64 `json:"begins"`          // predicted, seconds after the plan began
-	Seconds     float64 `json:"seconds"`         // predicted
+	Staging     bool    `json:"staging,omitempty"` // it waits there, to move on
+	Reason      string  `json:"reason"`            // a text
+	Begins      float64 `json:"begins"`            // predicted, seconds after the plan began
+	Seconds     float64 `json:"seconds"`           // predicted
 
 	State     StepState `json:"state"`
 	Since     uint64    `json:"since,omitempty"`     // log index at which it came to its state
@@ -215,16 +215,16 @@ const (
 // MoveSettings say when VMs move and how. A zero field stands for its default: see WithDefaults.
 type MoveSettings struct {
 	Mode                MoveMode `json:"mode,omitempty"`
-	Period              Millis   `json:"period,omitempty"`    // between two looks
-	MinResidency        Millis   `json:"grace,omitempty"`     // for this long a VM that moved is not moved again
-	CoolDown            Millis   `json:"coolDown,omitempty"`  // after a plan ended, until the next
-	StabilizationWindow Millis   `json:"hold,omitempty"`      // for this long a gain must have been there
-	MinGain             float64  `json:"leastGain,omitempty"` // of the minimum yield, relative
-	IdleBelow           float64  `json:"idleBelow,omitempty"` // use of the cluster's CPU, 0 to 1, below which nothing moves; 0 = any
-	MaxBytes            int64    `json:"maxBytes,omitempty"`  // of one plan; 0 = bandwidth x period
-	PerHost             int      `json:"perHost,omitempty"`   // most moves at once that one host takes part in
-	Total               int      `json:"total,omitempty"`     // most moves at once; 0 = see Concurrent
-	Bandwidth           int64    `json:"bandwidth,omitempty"` // bytes per second of one move; 0 = no limit, see Link
+	Period              Millis   `json:"period,omitempty"`              // between two looks
+	MinResidency        Millis   `json:"minResidency,omitempty"`        // for this long a VM that moved is not moved again
+	CoolDown            Millis   `json:"coolDown,omitempty"`            // after a plan ended, until the next
+	StabilizationWindow Millis   `json:"stabilizationWindow,omitempty"` // for this long a gain must have been there
+	MinGain             float64  `json:"minGain,omitempty"`             // of the minimum yield, relative
+	IdleBelow           float64  `json:"idleBelow,omitempty"`           // use of the cluster's CPU, 0 to 1, below which nothing moves; 0 = any
+	MaxBytes            int64    `json:"maxBytes,omitempty"`            // of one plan; 0 = bandwidth x period
+	PerHost             int      `json:"perHost,omitempty"`             // most moves at once that one host takes part in
+	Total               int      `json:"total,omitempty"`               // most moves at once; 0 = see Concurrent
+	Bandwidth           int64    `json:"bandwidth,omitempty"`           // bytes per second of one move; 0 = no limit, see Link
 
 	AutoConverge bool   `json:"autoConverge,omitempty"`
 	PostCopy     bool   `json:"postCopy,omitempty"`

@@ -17,9 +17,9 @@ type Meta struct {
 	// however high their index.
 	Epoch uint64 `json:"epoch,omitempty"`
 	// FencingDisabled: leases that run out stop no VM, and prove nothing.
-	FencingDisabled       bool           `json:"disarmed,omitempty"`
-	FencingDisabledReason string         `json:"disarm,omitempty"` // why
-	RecoveryFreeze        RecoveryFreeze `json:"hold,omitzero"`
+	FencingDisabled       bool           `json:"fencingDisabled,omitempty"`
+	FencingDisabledReason string         `json:"fencingDisabledReason,omitempty"` // why
+	RecoveryFreeze        RecoveryFreeze `json:"recoveryFreeze,omitzero"`
 	// SettingsIndex is the log index of the last change of the settings; 0 = none since the cluster was made.
 	SettingsIndex uint64 `json:"settingsIndex,omitempty"`
 }
@@ -247,7 +247,7 @@ type VM struct {
 	BootMemory int64  `json:"bootMemory"` // as started: the most its balloon can give back, bytes
 	// ChargedMemory is the memory that the VM is charged on its host, bytes: at least its balloon target, more until the host
 	// reports that the guest has given it back.
-	ChargedMemory int64 `json:"held"`
+	ChargedMemory int64 `json:"chargedMemory"`
 	// Target of its balloon, bytes; 0 = the memory of its group: see Due.
 	Target int64 `json:"target,omitempty"`
 	// PreemptedAt is when it was stopped to make room for others, seconds since 1970; 0 = it was not. Once there is room it starts again.
@@ -256,7 +256,7 @@ type VM struct {
 	// hosts, and may be on either.
 	MovingTo string `json:"movingTo,omitempty"`
 	// SourceLost is the source of an open move, once it was proved to run the VM no more: only then the target can be.
-	SourceLost string `json:"goneFrom,omitempty"`
+	SourceLost string `json:"sourceLost,omitempty"`
 	// Move is the log index at which the open move was opened: a report of another move changes nothing of this one. 0: none is
 	// open.
 	Move uint64 `json:"move,omitempty"`
@@ -270,7 +270,7 @@ type VM struct {
 	Paused bool `json:"paused,omitempty"`
 	Left   bool `json:"left,omitempty"`
 	// InventoryEpoch is the epoch in which a host last reported, during a recovery freeze, that it runs the VM.
-	InventoryEpoch uint64 `json:"seenEpoch,omitempty"`
+	InventoryEpoch uint64 `json:"inventoryEpoch,omitempty"`
 	// Frozen is the cap a stopping VM keeps until it is gone, and the most a moving one comes with, cores.
 	Frozen float64 `json:"frozen,omitempty"`
 

@@ -126,7 +126,7 @@ func (l *lossy) Write(b []byte) (int, error) {
 
 func (l *lossy) Close() error {
 	l.once.Do(func() { close(l.done) })
-	_ = l.Conn.SetReadDeadline(time.Unix(1, 0)) // whoever reads is woken
+	_ = l.Conn.SetReadDeadline(time.Unix(1, 0)) // the reader is woken
 	_ = l.Conn.SetWriteDeadline(time.Now().Add(time.Minute))
 	return nil
 }

@@ -159,7 +159,7 @@ what fits nowhere waits 60 s, then twice as long each time, up to half an hour; 
 	p("\nAll figures, from the third hour on:\n\n")
 	r.table(&b, r.day)
 	lowest, over, f, high := find(r.day, "LeastFit"), find(r.day, "OverSub(2)"), find(r.day, "FlexF"), find(r.day, "FlexF, 1.01")
-	p("\nLeastFit never violates: what it admits is what was asked for, and everybody is owed no more than that. It is the bound in quality, at %.0f%% of the utilization of Flex.\n\n",
+	p("\nLeastFit never violates: what it admits is what was asked for, and no task is owed more than that. It is the bound in quality, at %.0f%% of the utilization of Flex.\n\n",
 		100*lowest.used[flex.CPU]/f.used[flex.CPU])
 	p("![requests](flex/fig06-request.svg)\n![utilization](flex/fig06-usage.svg)\n![distribution of quality](flex/fig07.svg)\n![quality](flex/fig08-quality.svg)\n![penalty](flex/fig08-penalty.svg)\n![balance](flex/fig09.svg)\n\n")
 	p("## The penalty\n\n")
@@ -220,7 +220,7 @@ func (r *flexReport) tables() []byte {
 	fmt.Fprintf(&b, `# Flex: another day
 
 What [flex.md](flex.md) reports of its day, of %d tasks on %d nodes drawn with seed %d. Nothing was chosen with this seed in view: neither the workload's
-parameters nor anybody's settings. Written by
+parameters nor any settings. Written by
 
     vcsim paper flex --nodes %d --seed %d --tables
 

@@ -273,7 +273,7 @@ func (r *haReport) tables() []byte {
 	fmt.Fprintf(&b, `# Load awareness at the worker: other days
 
 What [ha.md](ha.md) reports of its days, of %d days of %d containers drawn with seeds from %d on. Nothing was chosen with these seeds in view: neither the
-workload's parameters nor anybody's settings. Written by
+workload's parameters nor any settings. Written by
 
     vcsim paper ha --days %d --tasks %d --seed %d --tables
 

@@ -25,7 +25,7 @@ const policyHelp = `Policies, as NAME, and where a forecast is made NAME:FORECAS
                 penalty is 1.01 (flexf:1: so much). flex: both
   ha            Ha et al. 2016: by what hosts estimate to be available, damping factor 0.125, up to 0.9 of a host (ha:0.2:0.8: other ones)
   fcfs, easy    batch scheduling: hosts of one's own, first come, first served, or with backfilling. Run times are known exactly
-  optimistic    what will be used is allocated, whether or not there is so much; whoever finds no memory left fails
+  optimistic    what will be used is allocated, whether or not there is so much; what finds no memory left fails
   pessimistic   the same, but what is stopped is decided before (Pace et al. 2018, Algorithm 1). pace: both
   pessimistic-hard  the same, and memory above the allocation ends a component also where its host has some left
   evenkeel      as production shapes: mixture, quantile for a buffer, CPU compressible, pressure answered before the kernel does

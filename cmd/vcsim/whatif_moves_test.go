@@ -23,7 +23,7 @@ type whatifResult struct {
 	BytesMoved     float64 `json:"bytesMoved"`
 	SlackMemory    float64 `json:"slackMemory"`
 	MeanYield      float64 `json:"meanYield"`
-	MinYield       float64 `json:"leastYield"`
+	MinYield       float64 `json:"minYield"`
 	PerApplication []struct {
 		Start float64 `json:"start"`
 	} `json:"perApplication"`

@@ -40,7 +40,7 @@ func (h *Host) migrate(ctx context.Context, id string, m hypervisor.Migration) (
 		return hypervisor.Moved{}, fmt.Errorf("its disk is to go along, and the definition is of VM %q: %w", m.Spec.VM, hypervisor.ErrInvalid)
 	}
 	if m.CopyStorage && m.Spec.Disk.Present() && m.MaxBytes > 0 && m.MaxBytes <= diskBurst {
-		return hypervisor.Moved{}, fmt.Errorf("its disk is to go along, and %d bytes may be sent before anybody could stop it; %d are allowed: %w",
+		return hypervisor.Moved{}, fmt.Errorf("its disk is to go along, and %d bytes may be sent before it could be stopped; %d are allowed: %w",
 			diskBurst, m.MaxBytes, hypervisor.ErrInvalid)
 	}
 	flags, err := migrationFlags(m)

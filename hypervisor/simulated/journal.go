@@ -77,8 +77,8 @@ type saved struct {
 	Foreign   bool            `json:"foreign,omitempty"`
 	BootAt    int64           `json:"bootAt"`
 	GoneAt    int64           `json:"goneAt"`
-	Used      float64         `json:"used"`           // ns of vCPU time
-	Throttled float64         `json:"held,omitempty"` // ns that threads were held back by the cap
+	Used      float64         `json:"used"`                // ns of vCPU time
+	Throttled float64         `json:"throttled,omitempty"` // ns that threads were held back by the cap
 	Balloon   int64           `json:"balloon"`
 	BalloonAt int64           `json:"balloonAt"`
 	Stuck     bool            `json:"stuck,omitempty"`

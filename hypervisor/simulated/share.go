@@ -36,7 +36,7 @@ func share(capacity float64, cs []contender) {
 		order[i] = &cs[i]
 		weights += cs[i].weight
 	}
-	// Whoever is satisfied by the least water per weight is satisfied first.
+	// What is satisfied by the least water per weight is satisfied first.
 	// Stable, so that ties resolve as the VMs stand.
 	slices.SortStableFunc(order, func(a, b *contender) int {
 		return cmp.Compare(a.limit/a.weight, b.limit/b.weight)

@@ -210,11 +210,11 @@ func TestRules(t *testing.T) {
 		}, []string{"docs/a.md:6: links to #not-one"}},
 		{"names", "words of identifiers", map[string]string{
 			"api/a.go":      "package api\n\nfunc toldAll(x struct{ least int }) (most int) {\n\tfor _, word := range []int{1} {\n\t\troomyHost := word\n\t}\n\treturn whole(mostly, almost, LeastFit)\n}",
-			"api/b_test.go": "package api\n\ntype keeper struct{}\n\nconst wholeHolding, LeastFit, whole, almost, mostly = 1, 2, 3, 4, 5\n",
+			"api/b_test.go": "package api\n\ntype keeper struct{ A int `json:\"wishedFor,omitempty\" query:\"tellAll\"` }\n\nconst wholeHolding, LeastFit, whole, almost, mostly = 1, 2, 3, 4, 5\n",
 		}, []string{
 			"api/a.go:3: the name least has the part \"least\"", "api/a.go:3: the name most has the part \"most\"", "api/a.go:3: the name toldAll has the part \"told\"",
 			"api/a.go:4: the name word has the part \"word\"", "api/a.go:5: the name roomyHost has the part \"roomy\"",
-			"api/b_test.go:3: the name keeper has the part \"keeper\"", "api/b_test.go:5: the name wholeHolding has the part \"holding\"",
+			"api/b_test.go:3: the name keeper has the part \"keeper\"", "api/b_test.go:3: the name tellAll has the part \"tell\"", "api/b_test.go:5: the name wholeHolding has the part \"holding\"",
 		}},
 		{"prose", "words of prose", map[string]string{
 			"api/a.go":                   "package api\n\n// f is told.\nfunc f() string {\n\treturn `x\nit wishes` // teller, newspaper\n}",

@@ -5,18 +5,14 @@ import (
 	"go/ast"
 	"go/token"
 	"path"
+	"reflect"
 	"regexp"
-	"strconv"
 	"strings"
 	"unicode"
 )
 
 // glossary has the terms; it and the lists below may name what is not to be used.
 const glossary = "docs/reference/glossary.md"
-
-// baselinePath is a file with a count per word of prose, "WORD COUNT" a line: so many places are left from before the
-// rule. The counts may only fall: go test ./internal/lint -update-prose lowers them.
-const baselinePath = "internal/lint/words_baseline.txt"
 
 // term is words that are not used, and what is written instead.
 type term struct {
@@ -62,7 +58,7 @@ var identifierTerms = []term{
 }
 
 // properNames are names of others that have such a part.
-var properNames = map[string]bool{"LeastFit": true, "TestLeastFit": true} // of Flex
+var properNames = map[string]bool{"LeastFit": true, "TestLeastFit": true, "pressed": true} // of Flex; of the results of vcsim run, a contract
 
 // proseTerms are words of comments, messages and documentation.
 var proseTerms = []term{
@@ -70,7 +66,7 @@ var proseTerms = []term{
 	{"unsaid", "not reported"},
 	{"wish wishes wary", "optional; pressure"},
 	{"anew", "again"},
-	{"nobody somebody", "the actor or the thing: no host, a VM, the caller"},
+	{"nobody somebody everybody anybody whoever", "the actor or the thing: no host, a VM, the caller"},
 	{"rouse rouses roused stir stirs", "wake, notify"},
 	{"sighting sightings", "observation"},
 	{"gives_way give_way gave_way", "is evicted, is stopped"},
@@ -104,21 +100,32 @@ func checkIdentifiers(r *Repo) (findings []Finding) {
 			use[w] = t.use
 		}
 	}
+	check := func(f *GoFile, at token.Pos, name string) {
+		if properNames[name] {
+			return
+		}
+		for _, p := range parts(name) {
+			if use[p] != "" {
+				findings = append(findings, Finding{f.Path, f.Line(at), fmt.Sprintf("the name %s has the part %q", name, p), "name it by " + glossary + ": " + use[p]})
+				return
+			}
+		}
+	}
 	for _, f := range r.Go {
 		if f.Generated {
 			continue
 		}
 		declared(f.AST, func(id *ast.Ident) {
-			if properNames[id.Name] {
-				return
-			}
-			for _, p := range parts(id.Name) {
-				if use[p] != "" {
-					findings = append(findings, Finding{f.Path, f.Line(id.Pos()), fmt.Sprintf("the name %s has the part %q", id.Name, p),
-						"name it by " + glossary + ": " + use[p]})
-					return
+			check(f, id.Pos(), id.Name)
+		})
+		ast.Inspect(f.AST, func(n ast.Node) bool {
+			if field, ok := n.(*ast.Field); ok && field.Tag != nil {
+				for _, key := range []string{"json", "query", "yaml"} {
+					name, _, _ := strings.Cut(reflect.StructTag(strings.Trim(field.Tag.Value, "`")).Get(key), ",")
+					check(f, field.Tag.Pos(), name)
 				}
 			}
+			return true
 		})
 	}
 	return sorted(findings)
@@ -160,18 +167,13 @@ func declared(file *ast.File, see func(*ast.Ident)) {
 	})
 }
 
-// spot is where a word of prose stands.
-type spot struct {
-	path string
-	line int
-	text string
-}
-
-// prose finds the words of proseTerms in comments and strings of Go files and in Markdown.
-func prose(r *Repo) (found []spot) {
+// checkProse finds the words of proseTerms in comments and strings of Go files and in Markdown.
+func checkProse(r *Repo) (findings []Finding) {
+	use := map[string]string{}
 	var all []string
 	for _, t := range proseTerms {
 		for _, w := range strings.Fields(t.avoid) {
+			use[w] = t.use
 			all = append(all, strings.ReplaceAll(regexp.QuoteMeta(w), "_", `\s+`))
 		}
 	}
@@ -182,7 +184,8 @@ func prose(r *Repo) (found []spot) {
 		text = theirs.ReplaceAllStringFunc(text, func(s string) string { return strings.Repeat("\n", strings.Count(s, "\n")) })
 		for _, at := range avoided.FindAllStringIndex(text, -1) {
 			w := strings.ToLower(strings.Join(strings.Fields(text[at[0]:at[1]]), "_"))
-			found = append(found, spot{file, line + strings.Count(text[:at[0]], "\n"), w})
+			findings = append(findings, Finding{file, line + strings.Count(text[:at[0]], "\n"), fmt.Sprintf("says %q", strings.ReplaceAll(w, "_", " ")),
+				"write by " + glossary + ": " + use[w]})
 		}
 	}
 	for _, f := range r.Go {
@@ -204,49 +207,6 @@ func prose(r *Repo) (found []spot) {
 	for _, t := range r.Texts {
 		if path.Ext(t.Path) == ".md" && t.Path != glossary && t.Path != "CHANGELOG.md" {
 			add(t.Path, 1, strings.Join(t.Lines, "\n"))
-		}
-	}
-	return found
-}
-
-// baseline reads how often words may still stand.
-func baseline(r *Repo) map[string]int {
-	allowed := map[string]int{}
-	for _, t := range r.Texts {
-		if t.Path != baselinePath {
-			continue
-		}
-		for _, line := range t.Lines {
-			text, count, _ := strings.Cut(line, " ")
-			if n, err := strconv.Atoi(count); err == nil {
-				allowed[text] = n
-			}
-		}
-	}
-	return allowed
-}
-
-func checkProse(r *Repo) (findings []Finding) {
-	use := map[string]string{}
-	for _, t := range proseTerms {
-		for _, w := range strings.Fields(t.avoid) {
-			use[w] = t.use
-		}
-	}
-	allowed := baseline(r)
-	spots := map[string][]spot{}
-	for _, p := range prose(r) {
-		spots[p.text] = append(spots[p.text], p)
-	}
-	for key, all := range spots {
-		text := strings.ReplaceAll(key, "_", " ")
-		fix := "write by " + glossary + ": " + use[key]
-		if n := allowed[key]; len(all) > n && n > 0 {
-			findings = append(findings, Finding{baselinePath, 0, fmt.Sprintf("%q stands in %d places; %d are left from before, and there may only be fewer: see git diff", text, len(all), n), fix})
-		} else if n == 0 {
-			for _, p := range all {
-				findings = append(findings, Finding{p.path, p.line, fmt.Sprintf("says %q", text), fix})
-			}
 		}
 	}
 	return sorted(findings)

@@ -45,7 +45,7 @@ type Point struct {
 	Running         float64 `json:"running"`         // applications
 	Waiting         float64 `json:"waiting"`         // applications
 	Components      float64 `json:"components"`      // that run
-	MinYield        float64 `json:"leastYield"`      // mean over ticks of the least of all applications
+	MinYield        float64 `json:"minYield"`        // mean over ticks of the least of all applications
 	MeanYield       float64 `json:"meanYield"`       // mean over ticks of the mean over applications
 	Kills           int64   `json:"kills"`           // components that ended for want of memory
 	Preempted       int64   `json:"preempted"`       // components
@@ -157,8 +157,8 @@ type Result struct {
 	UsedMemory      float64 `json:"usedMemory"`
 	AllocatedCPU    float64 `json:"allocatedCPU"`
 	AllocatedMemory float64 `json:"allocatedMemory"`
-	MinYield        float64 `json:"leastYield"` // mean over time of the least yield of all applications
-	MeanYield       float64 `json:"meanYield"`  // mean over time of the applications' mean
+	MinYield        float64 `json:"minYield"`  // mean over time of the least yield of all applications
+	MeanYield       float64 `json:"meanYield"` // mean over time of the applications' mean
 
 	Moves      int64   `json:"moves"`
 	BytesMoved float64 `json:"bytesMoved"`
@@ -189,13 +189,13 @@ const StretchFloor = 10.0
 // Spread is how values are distributed.
 type Spread struct {
 	Mean   float64 `json:"mean"`
-	Min    float64 `json:"least"`
+	Min    float64 `json:"min"`
 	P25    float64 `json:"p25"`
 	Median float64 `json:"median"`
 	P75    float64 `json:"p75"`
 	P95    float64 `json:"p95"`
 	P99    float64 `json:"p99"`
-	Max    float64 `json:"most"`
+	Max    float64 `json:"max"`
 }
 
 // SpreadOf sorts the values it is given. All is 0 without values.

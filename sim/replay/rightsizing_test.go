@@ -29,7 +29,7 @@ func TestPessimistWithOracleFailsNone(t *testing.T) {
 			t.Fatalf("%d kills, %v failed, %d pressed", r.Kills, r.Failed, r.MemoryExceeded)
 		}
 		if r.QoS < 1 {
-			t.Fatalf("QoS %v: everybody is given what they will use", r.QoS)
+			t.Fatalf("QoS %v: every VM is given what it will use", r.QoS)
 		}
 	})
 }

@@ -50,7 +50,7 @@ var Metrics = []Metric{
 	{"usedMemory", func(r *Result) float64 { return r.UsedMemory }},
 	{"allocatedCPU", func(r *Result) float64 { return r.AllocatedCPU }},
 	{"allocatedMemory", func(r *Result) float64 { return r.AllocatedMemory }},
-	{"leastYield", func(r *Result) float64 { return r.MinYield }},
+	{"minYield", func(r *Result) float64 { return r.MinYield }},
 	{"meanYield", func(r *Result) float64 { return r.MeanYield }},
 	{"bytesMoved", func(r *Result) float64 { return r.BytesMoved }},
 	{"thrash", func(r *Result) float64 { return r.Thrash }},
@@ -78,7 +78,7 @@ func WriteCSV(w io.Writer, results []*Result) error {
 // WriteSeries writes what was over time: one row per result and entry of its series.
 func WriteSeries(w io.Writer, results []*Result) error {
 	c := csv.NewWriter(w)
-	c.Write([]string{"policy", "time", "allocatedCPU", "allocatedMemory", "usedCPU", "usedMemory", "running", "waiting", "components", "leastYield", "meanYield", "kills", "preempted"})
+	c.Write([]string{"policy", "time", "allocatedCPU", "allocatedMemory", "usedCPU", "usedMemory", "running", "waiting", "components", "minYield", "meanYield", "kills", "preempted"})
 	for _, r := range results {
 		for _, p := range r.Series {
 			c.Write([]string{r.Policy, number(p.Time), number(p.AllocatedCPU), number(p.AllocatedMemory), number(p.UsedCPU), number(p.UsedMemory), number(p.Running),

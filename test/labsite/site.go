@@ -195,7 +195,7 @@ func (h *Host) Runs() bool {
 // Vcctl runs in the host, as its root, until ctx ends.
 func (h *Host) Vcctl(ctx context.Context, stdin string, args ...string) (string, error) {
 	cmd := h.Command(ctx, filepath.Join(h.site.Bin, "vcctl"), args...)
-	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME=/etc/evenkeel/root") // the machine's files are everybody's, but for some
+	cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME=/etc/evenkeel/root") // most files of the machine are shared
 	cmd.Stdin = strings.NewReader(stdin)
 	var output strings.Builder
 	cmd.Stderr = &output

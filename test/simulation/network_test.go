@@ -15,7 +15,7 @@ import (
 type network struct {
 	mu      sync.Mutex
 	rng     *rand.Rand
-	cut     map[[2]string]bool // from, to; "*" = everybody
+	cut     map[[2]string]bool // from, to; "*" = every member
 	frozen  map[string]bool    // members that stand still
 	down    map[string]bool    // members that do not run
 	changed chan struct{}

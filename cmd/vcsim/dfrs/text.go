@@ -36,9 +36,9 @@ Allocator, queue and planner of moves are the product's own code; when a job is 
 - New jobs are admitted by the product's allocator (the placement that leaves the greatest minimum yield) at once; where memory is
   short those of the lowest priority are paused, as in GreedyP. The queue is the product's, too.
 - *Precedence.* Each period, one that waits takes the place of running jobs only if its priority is so many times theirs. The paper's
-  algorithm places all jobs again by MCB8 each period: nodes are filled in order, whoever was there before, and of two jobs with nearly
+  algorithm places all jobs again by MCB8 each period: nodes are filled in order, whatever was there before, and of two jobs with nearly
   equal priority now the one is paused, now the other. That is what most of its bytes are spent on.
-- *Young first.* Who has made less than a minute of progress, or was resumed less than a minute ago, is not paused for anybody; a new job
+- *Young first.* Who has made less than a minute of progress, or was resumed less than a minute ago, is not paused for any job; a new job
   that finds no room for that reason is tried again every 10 s. The young are promised full speed, as far as their node has it; the promise is a floor
   (minYield) that the allocator keeps. The greatest stretch of other policies is often that of a short job that was paused in its first
   minute, or shared a node with many.

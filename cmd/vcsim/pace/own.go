@@ -28,7 +28,7 @@ var judged = []struct {
 
 func (r *Results) own(say func(string, ...any)) {
 	say("## Evenkeel's own settings\n")
-	say("`evenkeel` is Algorithm 1 with CPU that may be short (a yield of at least 0.5 keeps an application, and CPU that is idle goes to whoever wants it), memory that grew not taken back for ten minutes, limits that")
+	say("`evenkeel` is Algorithm 1 with CPU that may be short (a yield of at least 0.5 keeps an application, and CPU that is idle goes to any VM that can use it), memory that grew not taken back for ten minutes, limits that")
 	say("are soft while the host has memory, and pressure answered by taking elastic components, the youngest of the last in order, before the kernel ends anything. `%s` foresees that the next minute is like the latest,", Ours)
 	say("with 5%% of the request for a buffer, from one minute after a component began. It was chosen on draws of seeds 1 and 2; the table is of seed %d. `evenkeel:last` has the errors that the latest value made, their 97.5%% quantile for a", r.Size.Validation)
 	say("buffer, and ten minutes of grace.\n")
