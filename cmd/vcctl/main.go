@@ -26,6 +26,11 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 		<-ctx.Done()
 		stop()
 	}()
+	return runUntil(ctx, args, in, out, errs)
+}
+
+// runUntil is run, ended with ctx as by ^C.
+func runUntil(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
 	t := &tool{in: in, out: out, err: errs}
 	app := t.app()
 	ordered, err := reorder(app, args)

@@ -78,7 +78,7 @@ func startSite(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(func() { _ = os.RemoveAll(dir) })
-	local := &outside{dir: filepath.Join(dir, "h4")}
+	local := &outside{name: "h4", dir: filepath.Join(dir, "h4")}
 	socket := filepath.Join(dir, "vcd.sock")
 	wg.Go(func() { _ = server.ServeSetup(ctx, socket, local, (*audit.Log)(nil), slog.New(slog.DiscardHandler)) })
 	if err := s.Await(ctx, "the local socket", func() bool { _, err := os.Stat(socket); return err == nil }); err != nil {
@@ -96,12 +96,12 @@ func startSite(env *testscript.Env) error {
 
 // outside stands in for the vcd of a host that belongs to no cluster until a request makes it a member.
 type outside struct {
-	mu  sync.Mutex
-	dir string
+	mu        sync.Mutex
+	name, dir string
 }
 
 func (o *outside) State() v1.SetupState {
-	return v1.SetupState{Name: "h4", Address: "127.0.0.1:7480", Version: "test", Member: member.HasIdentity(o.dir)}
+	return v1.SetupState{Name: o.name, Address: "127.0.0.1:7480", Version: "test", Member: member.HasIdentity(o.dir)}
 }
 
 func (o *outside) entered(err error) error {
@@ -117,7 +117,7 @@ func (o *outside) entered(err error) error {
 func (o *outside) Init(context.Context, v1.SetupInit) (v1.SetupAnswer, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	id, err := member.Init(o.dir, "h4", "127.0.0.1:7480", true)
+	id, err := member.Init(o.dir, o.name, "127.0.0.1:7480", true)
 	if err != nil {
 		return v1.SetupAnswer{}, o.entered(err)
 	}
@@ -130,7 +130,7 @@ func (o *outside) Init(context.Context, v1.SetupInit) (v1.SetupAnswer, error) {
 func (o *outside) Join(ctx context.Context, q v1.SetupJoin) (v1.SetupAnswer, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	id, err := member.Join(ctx, o.dir, "h4", "127.0.0.1:7480", q.Token, q.Addresses)
+	id, err := member.Join(ctx, o.dir, o.name, "127.0.0.1:7480", q.Token, q.Addresses)
 	a := v1.SetupAnswer{SetupState: o.State()}
 	a.Cluster, a.Roles = id.Cluster, id.String()
 	return a, o.entered(err)

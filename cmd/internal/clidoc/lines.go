@@ -13,9 +13,10 @@ import (
 
 // Line is a command line that a page shows.
 type Line struct {
-	Page string
-	Row  int
-	Args []string // after the name of the program
+	Page  string
+	Row   int
+	Args  []string // after the name of the program
+	Block bool     // it stands in a code block, not in a sentence
 }
 
 // Pages are the Markdown files of the repository that show commands: those in
@@ -63,14 +64,14 @@ func Lines(page, text, program string) (found []Line) {
 			}
 			continued = ""
 			for _, args := range commands(whole, program) {
-				found = append(found, Line{page, n + 1, args})
+				found = append(found, Line{page, n + 1, args, true})
 			}
 		}
 		if prose = !code; prose {
 			for _, m := range span.FindAllStringSubmatch(line, -1) {
 				if s := strings.ReplaceAll(m[1], `\|`, "|"); strings.HasPrefix(s, program+" ") {
 					for _, args := range commands(s, program) {
-						found = append(found, Line{page, n + 1, args})
+						found = append(found, Line{page, n + 1, args, false})
 					}
 				}
 			}
