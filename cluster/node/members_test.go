@@ -209,27 +209,29 @@ func TestNoVote(t *testing.T) {
 		"no voters": {Votes: func(id string) bool { return id != "s2" }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newGroup(t, 1)
-			g.stop(g.members["s1"])
-			pilot.Every, pilot.Stable = g.pilot.Every, g.pilot.Stable
-			g.members["s1"].o.Autopilot = pilot
-			g.restart(g.members["s1"])
-			first := g.leader()
-			m := g.start("s2", Options{})
-			if err := first.AddServer(t.Context(), "s2", m.address, false); err != nil {
-				t.Fatal(err)
-			}
-			var at time.Time
-			g.until("it is healthy for long", func() bool {
-				s := g.seen(first, "s2")
-				if s.Healthy && at.IsZero() {
-					at = time.Now()
+			bubble(t, func(t *testing.T) {
+				g := newGroup(t, 1)
+				g.stop(g.members["s1"])
+				pilot.Every, pilot.Stable = g.pilot.Every, g.pilot.Stable
+				g.members["s1"].o.Autopilot = pilot
+				g.restart(g.members["s1"])
+				first := g.leader()
+				m := g.start("s2", Options{})
+				if err := first.AddServer(t.Context(), "s2", m.address, false); err != nil {
+					t.Fatal(err)
 				}
-				return s.Healthy && time.Since(at) > 10*pilot.Every
+				var at time.Time
+				g.until("it is healthy for long", func() bool {
+					s := g.seen(first, "s2")
+					if s.Healthy && at.IsZero() {
+						at = time.Now()
+					}
+					return s.Healthy && time.Since(at) > 10*pilot.Every
+				})
+				if g.seen(first, "s2").Voter {
+					t.Error("it was given a vote")
+				}
 			})
-			if g.seen(first, "s2").Voter {
-				t.Error("it was given a vote")
-			}
 		})
 	}
 }

@@ -109,91 +109,97 @@ func leaderOf(t testing.TB, servers []*server, but *server) (*server, int) {
 // Answers to what was sent before the check began prove nothing: the servers that gave them may have elected another leader
 // since. raft's own check accepts them.
 func TestVerifyCountsFreshAnswersOnly(t *testing.T) {
-	servers, wires, gates := wired(t, 3, 0, 400*time.Millisecond)
-	first, at := leaderOf(t, servers, nil)
-	if term, err := first.Verify(t.Context()); err != nil || term != first.Term() {
-		t.Fatalf("verify: %d, %v, want term %d", term, err, first.Term())
-	}
-	// The leader's heartbeats are answered, but the answers stay on their way; then it is cut off.
-	gates[at].close()
-	until(t, "answers of both", func() any { return gates[at].waiting() }, func() bool { return gates[at].waiting() >= 2 })
-	for n, w := range wires {
-		if n != at {
-			wires[at].Disconnect(w.LocalAddr())
-			w.Disconnect(wires[at].LocalAddr())
+	bubble(t, func(t *testing.T) {
+		servers, wires, gates := wired(t, 3, 0, 400*time.Millisecond)
+		first, at := leaderOf(t, servers, nil)
+		if term, err := first.Verify(t.Context()); err != nil || term != first.Term() {
+			t.Fatalf("verify: %d, %v, want term %d", term, err, first.Term())
 		}
-	}
-	// Now the check begins, and the answers come.
-	own := first.cur.Load().raft.VerifyLeader()
-	ctx, cancel := context.WithTimeout(t.Context(), patience.Within(patience.Stall))
-	defer cancel()
-	result := make(chan error, 1)
-	go func() {
-		_, err := first.Verify(ctx)
-		result <- err
-	}()
-	until(t, "the check has begun", doing(servers...), func() bool {
-		first.wire.mu.Lock()
-		defer first.wire.mu.Unlock()
-		return first.wire.news != nil
+		// The leader's heartbeats are answered, but the answers stay on their way; then it is cut off.
+		gates[at].close()
+		until(t, "answers of both", func() any { return gates[at].waiting() }, func() bool { return gates[at].waiting() >= 2 })
+		for n, w := range wires {
+			if n != at {
+				wires[at].Disconnect(w.LocalAddr())
+				w.Disconnect(wires[at].LocalAddr())
+			}
+		}
+		// Now the check begins, and the answers come.
+		own := first.cur.Load().raft.VerifyLeader()
+		ctx, cancel := context.WithTimeout(t.Context(), patience.Within(patience.Stall))
+		defer cancel()
+		result := make(chan error, 1)
+		go func() {
+			_, err := first.Verify(ctx)
+			result <- err
+		}()
+		until(t, "the check has begun", doing(servers...), func() bool {
+			first.wire.mu.Lock()
+			defer first.wire.mu.Unlock()
+			return first.wire.news != nil
+		})
+		gates[at].open()
+		if err := own.Error(); err != nil {
+			t.Logf("raft's own check did not fall for it this time: %v", err)
+		}
+		if err := <-result; !errors.Is(err, ErrNotLeader) {
+			t.Errorf("verified by answers from before: %v", err)
+		}
 	})
-	gates[at].open()
-	if err := own.Error(); err != nil {
-		t.Logf("raft's own check did not fall for it this time: %v", err)
-	}
-	if err := <-result; !errors.Is(err, ErrNotLeader) {
-		t.Errorf("verified by answers from before: %v", err)
-	}
 }
 
 // Servers without a vote do not make a majority.
 func TestVerifyCountsVotersOnly(t *testing.T) {
-	servers, wires, _ := wired(t, 3, 2, 400*time.Millisecond)
-	first, at := leaderOf(t, servers, nil)
-	if err := first.Linearize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for n := range 3 {
-		if n != at {
-			wires[at].Disconnect(wires[n].LocalAddr())
-			wires[n].Disconnect(wires[at].LocalAddr())
+	bubble(t, func(t *testing.T) {
+		servers, wires, _ := wired(t, 3, 2, 400*time.Millisecond)
+		first, at := leaderOf(t, servers, nil)
+		if err := first.Linearize(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if term, err := first.Verify(t.Context()); !errors.Is(err, ErrNotLeader) {
-		t.Errorf("verified in term %d by servers that do not vote: %v", term, err)
-	}
-	if err := first.Linearize(t.Context()); err == nil {
-		t.Error("a linearizable read with servers that do not vote")
-	}
+		for n := range 3 {
+			if n != at {
+				wires[at].Disconnect(wires[n].LocalAddr())
+				wires[n].Disconnect(wires[at].LocalAddr())
+			}
+		}
+		if term, err := first.Verify(t.Context()); !errors.Is(err, ErrNotLeader) {
+			t.Errorf("verified in term %d by servers that do not vote: %v", term, err)
+		}
+		if err := first.Linearize(t.Context()); err == nil {
+			t.Error("a linearizable read with servers that do not vote")
+		}
+	})
 }
 
 // Each call is answered by a check that began after it, and many share one.
 func TestVerifyIsShared(t *testing.T) {
-	servers, _, gates := wired(t, 3, 0, 2*time.Second)
-	first, at := leaderOf(t, servers, nil)
-	before := first.wire.number()
-	gates[at].close() // the first check waits, so that the others come while it runs
-	errs := make(chan error, 1000)
-	for range cap(errs) {
-		go func() {
-			_, err := first.Verify(t.Context())
-			errs <- err
-		}()
-	}
-	until(t, "a check runs and others wait", doing(servers...), func() bool {
-		first.verify.mu.Lock()
-		defer first.verify.mu.Unlock()
-		return first.verify.next != nil
-	})
-	gates[at].open()
-	for range cap(errs) {
-		if err := <-errs; err != nil {
-			t.Fatal(err)
+	bubble(t, func(t *testing.T) {
+		servers, _, gates := wired(t, 3, 0, 2*time.Second)
+		first, at := leaderOf(t, servers, nil)
+		before := first.wire.number()
+		gates[at].close() // the first check waits, so that the others come while it runs
+		errs := make(chan error, 1000)
+		for range cap(errs) {
+			go func() {
+				_, err := first.Verify(t.Context())
+				errs <- err
+			}()
 		}
-	}
-	if n := first.wire.number() - before; n > 500 {
-		t.Errorf("%d messages and checks for 1000 calls at the same time", n)
-	}
+		until(t, "a check runs and others wait", doing(servers...), func() bool {
+			first.verify.mu.Lock()
+			defer first.verify.mu.Unlock()
+			return first.verify.next != nil
+		})
+		gates[at].open()
+		for range cap(errs) {
+			if err := <-errs; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := first.wire.number() - before; n > 500 {
+			t.Errorf("%d messages and checks for 1000 calls at the same time", n)
+		}
+	})
 }
 
 func BenchmarkVerify(b *testing.B) {
