@@ -33,6 +33,7 @@ func (s *site) talk(n int) {
 
 // A member whose clock is set far off is named by every server, itself too, though certificates are refused by that clock.
 func TestClockFarOff(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 3)
 	s.talk(3)
 	var ahead atomic.Int64
@@ -62,6 +63,7 @@ func TestClockFarOff(t *testing.T) {
 // A member that was removed cannot take part in gossip: the key is another soon, on servers and agents, also if the leader
 // changes at once. Those that stay do not lose sight of each other.
 func TestGossipWithoutRemoved(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 4)
 	s.talk(4)
 	s.first()

@@ -18,10 +18,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/control"
+	"evenkeel/cluster/lease"
 	"evenkeel/cluster/member"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/pki"
@@ -29,20 +31,33 @@ import (
 	"evenkeel/cluster/transport"
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
+	"evenkeel/test/memnet"
 	"evenkeel/test/patience"
 	testsite "evenkeel/test/site"
 )
 
 const mib = 1 << 20
 
+// bubble runs a test beside others, in simulated time: what waits takes no time, and no limit depends on the machine.
+func bubble(t *testing.T, hosts int, f func(t *testing.T, s *site)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, hosts)
+		s.network = &memnet.Network{}
+		f(t, s)
+	})
+}
+
 // site is members on loopback, each with a simulated host, over real TLS and Raft on disk.
 type site struct {
-	t     *testing.T
-	world *simulated.World
-	dirs  map[string]string
-	at    map[string]string
-	up    map[string]*member.Member
-	log   *slog.Logger
+	t       *testing.T
+	network *memnet.Network // in place of loopback; nil: loopback
+	world   *simulated.World
+	dirs    map[string]string
+	at      map[string]string
+	up      map[string]*member.Member
+	log     *slog.Logger
 
 	agentOnly bool // of the members that are started next
 	lease     time.Duration
@@ -105,7 +120,7 @@ func (s *site) listen(name string) net.Listener {
 			address = net.JoinHostPort(host, "0") // members find each other's gossip at the host of the port
 		}
 	}
-	l, err := net.Listen("tcp", address)
+	l, err := s.listenAt(address)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -116,13 +131,33 @@ func (s *site) listen(name string) net.Listener {
 	return l
 }
 
+func (s *site) listenAt(address string) (net.Listener, error) {
+	if s.network != nil {
+		return s.network.Listen(address)
+	}
+	return net.Listen("tcp", address)
+}
+
+// connect to a member's port, below TLS.
+func (s *site) connect(ctx context.Context, address string) (net.Conn, error) {
+	if s.network != nil {
+		return s.network.Dial(ctx, "tcp", address)
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", address)
+}
+
 func (s *site) start(name string, l net.Listener) *member.Member {
 	s.t.Helper()
-	m, err := member.Start(context.Background(), member.Options{Dir: s.dirs[name], Listener: l, Advertise: s.at[name], API: api, Log: s.log, Gossip: s.gossip[name],
+	var clock func() lease.Instant
+	if s.network != nil {
+		clock = testsite.Steady
+	}
+	m, err := member.Start(context.Background(), member.Options{Dir: s.dirs[name], Listener: l, Connect: s.connect, Advertise: s.at[name], API: api, Log: s.log, Gossip: s.gossip[name],
 		GossipAdvertise: s.gossip[name], GossipRotation: member.GossipRotation{Spread: 500 * time.Millisecond, Keep: time.Second}, AgentOnly: s.agentOnly, Lease: s.lease, PKI: s.pki, Now: s.now[name],
 		Settings: state.DefaultSettings(), Version: "test", IfRemoved: "leave it, or let " + name + " in", Timers: node.Timers{Heartbeat: 700 * time.Millisecond},
 		Autopilot: node.Autopilot{Every: 100 * time.Millisecond, Stable: 200 * time.Millisecond},
-		Agent: agent.Options{Hypervisor: s.world.Host(name), Boot: "1", SampleEvery: 50 * time.Millisecond,
+		Agent: agent.Options{Clock: clock, Hypervisor: s.world.Host(name), Boot: "1", SampleEvery: 50 * time.Millisecond,
 			Allowance: func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU, Memory: c.Memory} },
 			Overhead:  func(hypervisor.Capacity) int64 { return 32 * mib }}})
 	if err != nil {
@@ -167,7 +202,7 @@ func (s *site) joinAs(name string, row state.JoinToken) *member.Member {
 		leader := s.leader()
 		token, _, err := leader.NewToken(s.t.Context(), time.Hour, row)
 		if err == nil {
-			_, err = member.Join(s.t.Context(), s.dirs[name], name, s.at[name], token, leader.Servers())
+			_, err = member.Join(s.t.Context(), s.dirs[name], name, s.at[name], token, leader.Servers(), member.JoinOptions{Connect: s.connect})
 		}
 		var said *transport.Problem
 		switch {
@@ -267,296 +302,303 @@ func (s *site) running(name string, count int) {
 
 // Three servers and a plain agent: VMs start on all, the leader goes, another one takes over, nothing of the VMs changes.
 func TestCluster(t *testing.T) {
-	s := newSite(t, 4)
-	s.first()
-	s.join("h2", true)
-	s.join("h3", true)
-	s.join("h4", false)
-	s.eventually("three voters", func() bool {
-		nodes, _ := s.leader().Nodes()
-		n := 0
-		for _, v := range nodes {
-			if v.Voter {
-				n++
+	bubble(t, 4, func(t *testing.T, s *site) {
+		s.first()
+		s.join("h2", true)
+		s.join("h3", true)
+		s.join("h4", false)
+		s.eventually("three voters", func() bool {
+			nodes, _ := s.leader().Nodes()
+			n := 0
+			for _, v := range nodes {
+				if v.Voter {
+					n++
+				}
 			}
+			return n == 3
+		})
+		s.eventually("four hosts report", func() bool { return s.ready() == 4 })
+		if _, _, err := s.leader().AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, control.Call{}); err != nil {
+			t.Fatal(err)
 		}
-		return n == 3
-	})
-	s.eventually("four hosts report", func() bool { return s.ready() == 4 })
-	if _, _, err := s.leader().AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, control.Call{}); err != nil {
-		t.Fatal(err)
-	}
-	s.create("a", 24, "keep")
-	s.running("a", 24)
+		s.create("a", 24, "keep")
+		s.running("a", 24)
 
-	old := s.leader().Identity().Name
-	s.stop(old)
-	s.eventually("another leader", func() bool { return s.leader().Identity().Name != old })
-	s.create("b", 3, "keep")
-	s.running("b", 3)
-	s.start(old, s.listen(old))
-	s.eventually("four hosts report again", func() bool { return s.ready() == 4 })
-	s.create("c", 3, "keep")
-	s.running("c", 3)
-	if after := s.world.Audit(); len(after.Doubled) > 0 {
-		t.Errorf("VMs in two places: %+v", after)
-	}
-	v, err := s.leader().View(t.Context(), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, vm := range v.VMs() {
-		if vm.Generation != 1 {
-			t.Errorf("VM %s was started again: %+v", vm.Name, vm)
+		old := s.leader().Identity().Name
+		s.stop(old)
+		s.eventually("another leader", func() bool { return s.leader().Identity().Name != old })
+		s.create("b", 3, "keep")
+		s.running("b", 3)
+		s.start(old, s.listen(old))
+		s.eventually("four hosts report again", func() bool { return s.ready() == 4 })
+		s.create("c", 3, "keep")
+		s.running("c", 3)
+		if after := s.world.Audit(); len(after.Doubled) > 0 {
+			t.Errorf("VMs in two places: %+v", after)
 		}
-	}
-	s.eventually("servers are registered as they are", func() bool {
 		v, err := s.leader().View(t.Context(), false)
 		if err != nil {
-			return false
+			t.Fatal(err)
 		}
-		for _, row := range v.Members() {
-			if row.Server && (row.Version != "test" || row.Format != state.FormatVersion || len(row.Serials) == 0) {
-				return false
+		for _, vm := range v.VMs() {
+			if vm.Generation != 1 {
+				t.Errorf("VM %s was started again: %+v", vm.Name, vm)
 			}
 		}
-		return true
+		s.eventually("servers are registered as they are", func() bool {
+			v, err := s.leader().View(t.Context(), false)
+			if err != nil {
+				return false
+			}
+			for _, row := range v.Members() {
+				if row.Server && (row.Version != "test" || row.Format != state.FormatVersion || len(row.Serials) == 0) {
+					return false
+				}
+			}
+			return true
+		})
 	})
 }
 
 // A token works once; a removed member is not heard any more.
 func TestJoinAndRemove(t *testing.T) {
-	s := newSite(t, 3)
-	m := s.first()
-	token, _, err := m.NewJoinToken(t.Context(), false, true, false, time.Hour, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := s.listen("h2")
-	if _, err := member.Join(t.Context(), s.dirs["h2"], "h2", s.at["h2"], token, m.Servers()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := member.Join(t.Context(), t.TempDir(), "h3", "127.0.0.1:1", token, m.Servers()); err == nil {
-		t.Error("a token let in two members")
-	}
-	s.start("h2", l)
-	s.eventually("two hosts report", func() bool { return s.ready() == 2 })
-	if err := m.Remove(t.Context(), "h2", false); err != nil {
-		t.Fatal(err)
-	}
-	s.eventually("the refusal is an event", func() bool {
-		for _, e := range m.State.Snapshot().EventsAfter(0, 0) {
-			if e.Kind == "connection-refused" {
-				return true
-			}
+	bubble(t, 3, func(t *testing.T, s *site) {
+		m := s.first()
+		token, _, err := m.NewJoinToken(t.Context(), false, true, false, time.Hour, "")
+		if err != nil {
+			t.Fatal(err)
 		}
-		return false
+		l := s.listen("h2")
+		if _, err := member.Join(t.Context(), s.dirs["h2"], "h2", s.at["h2"], token, m.Servers(), member.JoinOptions{Connect: s.connect}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := member.Join(t.Context(), t.TempDir(), "h3", "127.0.0.1:1", token, m.Servers(), member.JoinOptions{Connect: s.connect}); err == nil {
+			t.Error("a token let in two members")
+		}
+		s.start("h2", l)
+		s.eventually("two hosts report", func() bool { return s.ready() == 2 })
+		if err := m.Remove(t.Context(), "h2", false); err != nil {
+			t.Fatal(err)
+		}
+		s.eventually("the refusal is an event", func() bool {
+			for _, e := range m.State.Snapshot().EventsAfter(0, 0) {
+				if e.Kind == "connection-refused" {
+					return true
+				}
+			}
+			return false
+		})
+		if _, ok := m.State.Snapshot().Host("h2"); ok {
+			t.Error("the host of a removed member came back")
+		}
 	})
-	if _, ok := m.State.Snapshot().Host("h2"); ok {
-		t.Error("the host of a removed member came back")
-	}
 }
 
 // A server without a vote follows the log and takes requests, however healthy it is.
 func TestNonVotingServer(t *testing.T) {
-	s := newSite(t, 3)
-	m := s.first()
-	s.joinAs("h2", state.JoinToken{Server: true, Agent: true, NoVote: true})
-	s.join("h3", true)
-	s.eventually("h3 has its vote", func() bool {
-		votes := map[string]bool{}
-		nodes, _ := s.leader().Nodes()
-		for _, n := range nodes {
-			votes[n.ID] = n.Voter
-		}
-		if votes["h2"] {
-			t.Fatal("h2 was given a vote")
-		}
-		return votes["h3"]
+	bubble(t, 3, func(t *testing.T, s *site) {
+		m := s.first()
+		s.joinAs("h2", state.JoinToken{Server: true, Agent: true, NoVote: true})
+		s.join("h3", true)
+		s.eventually("h3 has its vote", func() bool {
+			votes := map[string]bool{}
+			nodes, _ := s.leader().Nodes()
+			for _, n := range nodes {
+				votes[n.ID] = n.Voter
+			}
+			if votes["h2"] {
+				t.Fatal("h2 was given a vote")
+			}
+			return votes["h3"]
+		})
+		s.eventually("h2 follows", func() bool { return s.up["h2"].Index() >= m.Index() && m.Index() > 0 })
 	})
-	s.eventually("h2 follows", func() bool { return s.up["h2"].Index() >= m.Index() && m.Index() > 0 })
 }
 
 // A server whose disk is full runs its agent alone: the host reports, and keeps its lease.
 func TestAgentOnly(t *testing.T) {
-	s := newSite(t, 3)
-	s.first()
-	s.join("h2", true)
-	s.join("h3", true)
-	s.eventually("three hosts report", func() bool { return s.ready() == 3 })
-	s.eventually("three voters", func() bool { // or h2 would take the quorum with it
-		nodes, _ := s.leader().Nodes()
-		return !slices.ContainsFunc(nodes, func(n node.Server) bool { return !n.Voter }) && len(nodes) == 3
-	})
-	s.leader() // h2 may lead: then another one takes over
-	s.stop("h2")
-	s.agentOnly = true
-	m := s.start("h2", s.listen("h2"))
-	if m.State != nil {
-		t.Error("the server runs")
-	}
-	s.eventually("h2 holds a lease", func() bool {
-		v, err := s.leader().View(t.Context(), false)
-		if err != nil {
-			return false
+	bubble(t, 3, func(t *testing.T, s *site) {
+		s.first()
+		s.join("h2", true)
+		s.join("h3", true)
+		s.eventually("three hosts report", func() bool { return s.ready() == 3 })
+		s.eventually("three voters", func() bool { // or h2 would take the quorum with it
+			nodes, _ := s.leader().Nodes()
+			return !slices.ContainsFunc(nodes, func(n node.Server) bool { return !n.Voter }) && len(nodes) == 3
+		})
+		s.leader() // h2 may lead: then another one takes over
+		s.stop("h2")
+		s.agentOnly = true
+		m := s.start("h2", s.listen("h2"))
+		if m.State != nil {
+			t.Error("the server runs")
 		}
-		h, _ := v.Host("h2")
-		view := v.HostView(h)
-		return view.State == "ready" && view.Lease == "held" && view.Heard >= 0 && view.Heard < time.Second
+		s.eventually("h2 holds a lease", func() bool {
+			v, err := s.leader().View(t.Context(), false)
+			if err != nil {
+				return false
+			}
+			h, _ := v.Host("h2")
+			view := v.HostView(h)
+			return view.State == "ready" && view.Lease == "held" && view.Heard >= 0 && view.Heard < time.Second
+		})
 	})
 }
 
 // A thief with the certificate of a server that was removed cannot pose as the leader to an agent that is lured to it, also not
 // to one that has just been started and knows of no revocation yet. The cluster records the attempt.
 func TestRemovedServerIsNoLeader(t *testing.T) {
-	s := newSite(t, 4)
-	m := s.first()
-	s.joinAs("h2", state.JoinToken{Server: true, Agent: true, NoVote: true})
-	s.join("h3", false)
-	s.eventually("three hosts report", func() bool { return s.ready() == 3 })
-	stolen, err := tls.LoadX509KeyPair(filepath.Join(s.dirs["h2"], "pki", "member.pem"), filepath.Join(s.dirs["h2"], "pki", "member.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.stop("h2")
-	if err := m.Remove(t.Context(), "h2", true); err != nil {
-		t.Fatal(err)
-	}
-	serial := pki.SerialOf(stolen.Leaf)
-	for _, name := range []string{"h1", "h3"} {
-		s.eventually(name+" has the serial on disk", func() bool {
-			list, err := pki.OpenRevoked(filepath.Join(s.dirs[name], "revoked.json"))
-			return err == nil && list.Has(serial)
-		})
-	}
-	s.join("h4", false)
-	if list, err := pki.OpenRevoked(filepath.Join(s.dirs["h4"], "revoked.json")); err != nil || !list.Has(serial) {
-		t.Errorf("a member that joined since does not know it: %v", err)
-	}
-	s.stop("h4")
-	s.stop("h3")
-	s.stop("h1")
+	bubble(t, 4, func(t *testing.T, s *site) {
+		m := s.first()
+		s.joinAs("h2", state.JoinToken{Server: true, Agent: true, NoVote: true})
+		s.join("h3", false)
+		s.eventually("three hosts report", func() bool { return s.ready() == 3 })
+		stolen, err := tls.LoadX509KeyPair(filepath.Join(s.dirs["h2"], "pki", "member.pem"), filepath.Join(s.dirs["h2"], "pki", "member.key"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.stop("h2")
+		if err := m.Remove(t.Context(), "h2", true); err != nil {
+			t.Fatal(err)
+		}
+		serial := pki.SerialOf(stolen.Leaf)
+		for _, name := range []string{"h1", "h3"} {
+			s.eventually(name+" has the serial on disk", func() bool {
+				list, err := pki.OpenRevoked(filepath.Join(s.dirs[name], "revoked.json"))
+				return err == nil && list.Has(serial)
+			})
+		}
+		s.join("h4", false)
+		if list, err := pki.OpenRevoked(filepath.Join(s.dirs["h4"], "revoked.json")); err != nil || !list.Has(serial) {
+			t.Errorf("a member that joined since does not know it: %v", err)
+		}
+		s.stop("h4")
+		s.stop("h3")
+		s.stop("h1")
 
-	lure, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var came, stayed atomic.Int32
-	var thief sync.WaitGroup
-	thief.Go(func() {
-		for {
-			c, err := lure.Accept()
-			if err != nil {
-				return
+		lure, err := s.listenAt("127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var came, stayed atomic.Int32
+		var thief sync.WaitGroup
+		thief.Go(func() {
+			for {
+				c, err := lure.Accept()
+				if err != nil {
+					return
+				}
+				came.Add(1)
+				conn := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{stolen}, NextProtos: []string{transport.ProtocolPeer}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS13})
+				if conn.HandshakeContext(t.Context()) == nil {
+					if _, err := conn.Read(make([]byte, 1)); err == nil { // a client that takes it for a server asks it something
+						stayed.Add(1)
+					}
+				}
+				_ = c.Close()
 			}
-			came.Add(1)
-			conn := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{stolen}, NextProtos: []string{transport.ProtocolPeer}, ClientAuth: tls.RequestClientCert, MinVersion: tls.VersionTLS13})
-			if conn.HandshakeContext(t.Context()) == nil {
-				if _, err := conn.Read(make([]byte, 1)); err == nil { // a client that takes it for a server asks it something
-					stayed.Add(1)
+		})
+		t.Cleanup(func() { _ = lure.Close(); thief.Wait() })
+		servers, err := json.Marshal([]string{lure.Addr().String(), s.at["h1"]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(s.dirs["h3"], "servers.json"), servers, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.start("h3", s.listen("h3"))
+		s.eventually("h3 comes to the thief", func() bool { return came.Load() > 0 })
+		m = s.start("h1", s.listen("h1"))
+		s.eventually("the cluster hears of it", func() bool {
+			for _, e := range m.State.Snapshot().EventsAfter(0, 0) {
+				if e.Kind == "connection-refused" && strings.Contains(e.Text, "by agent h3: ") && strings.Contains(e.Text, string(pki.Revoked)) && strings.Contains(e.Text, serial) {
+					return true
 				}
 			}
-			_ = c.Close()
+			return false
+		})
+		if n := stayed.Load(); n > 0 {
+			t.Errorf("it was taken for a server %d times", n)
 		}
 	})
-	t.Cleanup(func() { _ = lure.Close(); thief.Wait() })
-	servers, err := json.Marshal([]string{lure.Addr().String(), s.at["h1"]})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(s.dirs["h3"], "servers.json"), servers, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.start("h3", s.listen("h3"))
-	s.eventually("h3 comes to the thief", func() bool { return came.Load() > 0 })
-	m = s.start("h1", s.listen("h1"))
-	s.eventually("the cluster hears of it", func() bool {
-		for _, e := range m.State.Snapshot().EventsAfter(0, 0) {
-			if e.Kind == "connection-refused" && strings.Contains(e.Text, "by agent h3: ") && strings.Contains(e.Text, string(pki.Revoked)) && strings.Contains(e.Text, serial) {
-				return true
-			}
-		}
-		return false
-	})
-	if n := stayed.Load(); n > 0 {
-		t.Errorf("it was taken for a server %d times", n)
-	}
 }
 
 // A host that is dead for good, with VMs that were deleted since, can be removed once an operator confirms that it is dead.
 func TestRemoveDeadHost(t *testing.T) {
-	s := newSite(t, 2)
-	s.lease = 3 * time.Second
-	m := s.first()
-	s.join("h2", false)
-	s.eventually("two hosts report", func() bool { return s.ready() == 2 })
-	if _, _, err := m.AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, control.Call{}); err != nil {
-		t.Fatal(err)
-	}
-	s.create("a", 12, "keep")
-	s.running("a", 12)
-	s.stop("h2")
-	if _, err := m.Delete(t.Context(), "a", control.Call{}); err != nil {
-		t.Fatal(err)
-	}
-	s.eventually("what h1 had is gone", func() bool { return len(m.State.Snapshot().VMsOn("h1")) == 0 })
-	if n := len(m.State.Snapshot().VMsOn("h2")); n == 0 {
-		t.Fatal("h2 had no VM")
-	}
-	if err := m.Remove(t.Context(), "h2", false); !errors.Is(err, control.ErrConflict) || !strings.Contains(err.Error(), "confirm-dead h2") {
-		t.Errorf("h2 may be alive: %v", err)
-	}
-	s.eventually("h2 is confirmed dead", func() bool { return m.ConfirmDead(t.Context(), "h2", "a test", "", false) == nil })
-	if err := m.Remove(t.Context(), "h2", false); err != nil {
-		t.Fatal(err)
-	}
-	if left := m.State.Snapshot(); len(left.VMs()) != 0 || len(left.VCs()) != 0 {
-		t.Errorf("left: %+v, %+v", left.VMs(), left.VCs())
-	}
+	bubble(t, 2, func(t *testing.T, s *site) {
+		s.lease = 3 * time.Second
+		m := s.first()
+		s.join("h2", false)
+		s.eventually("two hosts report", func() bool { return s.ready() == 2 })
+		if _, _, err := m.AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, control.Call{}); err != nil {
+			t.Fatal(err)
+		}
+		s.create("a", 12, "keep")
+		s.running("a", 12)
+		s.stop("h2")
+		if _, err := m.Delete(t.Context(), "a", control.Call{}); err != nil {
+			t.Fatal(err)
+		}
+		s.eventually("what h1 had is gone", func() bool { return len(m.State.Snapshot().VMsOn("h1")) == 0 })
+		if n := len(m.State.Snapshot().VMsOn("h2")); n == 0 {
+			t.Fatal("h2 had no VM")
+		}
+		if err := m.Remove(t.Context(), "h2", false); !errors.Is(err, control.ErrConflict) || !strings.Contains(err.Error(), "confirm-dead h2") {
+			t.Errorf("h2 may be alive: %v", err)
+		}
+		s.eventually("h2 is confirmed dead", func() bool { return m.ConfirmDead(t.Context(), "h2", "a test", "", false) == nil })
+		if err := m.Remove(t.Context(), "h2", false); err != nil {
+			t.Fatal(err)
+		}
+		if left := m.State.Snapshot(); len(left.VMs()) != 0 || len(left.VCs()) != 0 {
+			t.Errorf("left: %+v, %+v", left.VMs(), left.VCs())
+		}
+	})
 }
 
 // A server whose certificate comes from a PKI of the operator's own goes on with what it has, also where members no longer
 // believe the CA with which the cluster was made.
 func TestOwnPKI(t *testing.T) {
-	s := newSite(t, 1)
-	m := s.first()
-	principal := m.Identity()
-	s.stop("h1")
-	own, err := pki.NewCA("own", time.Now(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := pki.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names, err := pki.NamesOf("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := own.Issue(key.Public(), principal, names, time.Now(), time.Hour, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyPEM, err := pki.EncodeKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.pki = pki.FilesIn(t.TempDir())
-	if err := s.pki.Write(pki.Material{Cert: pki.EncodeCertificates(cert), Key: keyPEM, CA: own.CertPEM()}); err != nil {
-		t.Fatal(err)
-	}
-	m = s.start("h1", s.listen("h1"))
-	s.eventually("h1 leads again, and its host reports", func() bool { return s.ready() == 1 })
-	text, _, err := m.NewToken(t.Context(), time.Hour, state.JoinToken{Agent: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := pki.ParseJoinToken(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := m.Admit(t.Context(), transport.JoinRequest{ID: token.ID, Secret: token.Secret, Name: "h2", Address: "127.0.0.1:1"}); !errors.Is(err, member.ErrNoCA) {
-		t.Errorf("a certificate from a CA that is not believed: %v", err)
-	}
+	bubble(t, 1, func(t *testing.T, s *site) {
+		m := s.first()
+		principal := m.Identity()
+		s.stop("h1")
+		own, err := pki.NewCA("own", time.Now(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := pki.GenerateKey(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, err := pki.NamesOf("127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, err := own.Issue(key.Public(), principal, names, time.Now(), time.Hour, rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keyPEM, err := pki.EncodeKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.pki = pki.FilesIn(t.TempDir())
+		if err := s.pki.Write(pki.Material{Cert: pki.EncodeCertificates(cert), Key: keyPEM, CA: own.CertPEM()}); err != nil {
+			t.Fatal(err)
+		}
+		m = s.start("h1", s.listen("h1"))
+		s.eventually("h1 leads again, and its host reports", func() bool { return s.ready() == 1 })
+		text, _, err := m.NewToken(t.Context(), time.Hour, state.JoinToken{Agent: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, err := pki.ParseJoinToken(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Admit(t.Context(), transport.JoinRequest{ID: token.ID, Secret: token.Secret, Name: "h2", Address: "127.0.0.1:1"}); !errors.Is(err, member.ErrNoCA) {
+			t.Errorf("a certificate from a CA that is not believed: %v", err)
+		}
+	})
 }
