@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
 
@@ -16,6 +18,8 @@ type tool struct {
 	in       io.Reader
 	out, err io.Writer
 	warned   map[string]bool // what was warned of
+	// dial makes the connections to servers; nil: from this machine, as usual.
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 func (t *tool) app() *cli.App {

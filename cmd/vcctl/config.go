@@ -105,6 +105,7 @@ func (t *tool) client(c *cli.Context) (*client.Client, error) {
 		Agent:   "vcctl/" + version,
 		// Longer than an election takes.
 		Patience: 5 * time.Second,
+		Dial:     t.dial,
 	})
 	if err != nil {
 		return nil, &failure{statusUsage, err}

@@ -26,12 +26,11 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 		<-ctx.Done()
 		stop()
 	}()
-	return runUntil(ctx, args, in, out, errs)
+	return (&tool{in: in, out: out, err: errs}).run(ctx, args)
 }
 
-// runUntil is run, ended with ctx as by ^C.
-func runUntil(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
-	t := &tool{in: in, out: out, err: errs}
+// run carries one command line out until ctx ends, and returns the exit status.
+func (t *tool) run(ctx context.Context, args []string) int {
 	app := t.app()
 	ordered, err := reorder(app, args)
 	if err == nil {

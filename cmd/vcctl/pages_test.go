@@ -8,15 +8,18 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"evenkeel/api/server"
 	"evenkeel/cluster/audit"
 	"evenkeel/cmd/internal/clidoc"
+	"evenkeel/test/memnet"
 	"evenkeel/test/site"
 )
 
@@ -39,11 +42,8 @@ var prepared = []struct {
 	{"cluster join --join-token-file token h1:7480", "", "No valid token"}, // h2's, which lost its disk: test/cluster does it
 }
 
-// aboutMembers are words of commands that ask for members of a cluster, not only for its hosts.
-var aboutMembers = []string{"init", "join-token", "join", "members", "remove", "transfer-leadership", "snapshot", "fencing", "fence", "confirm-dead"}
-
-// TestCommandsInPagesRun carries out each command of vcctl in a code block of a page, in the order of the page. The cluster
-// has seven hosts and the virtual clusters web and render; where the page is about members, three servers, and a fence device for h2.
+// TestCommandsInPagesRun carries out each command of vcctl in a code block of a page, in the order of the page and in simulated time. The
+// cluster has three servers and seven hosts, the virtual clusters web and render, and a fence device for h2.
 func TestCommandsInPagesRun(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	root, err := filepath.Abs("../..")
@@ -71,22 +71,12 @@ func TestCommandsInPagesRun(t *testing.T) {
 		ran += len(lines)
 		t.Run(rel, func(t *testing.T) {
 			t.Parallel()
-			var needs []string
-			for _, l := range lines {
-				needs = append(needs, l.Args...)
-			}
-			p := newPage(t, slices.ContainsFunc(needs, func(w string) bool { return slices.Contains(aboutMembers, w) }))
-			if !slices.Contains(needs, "create") { // virtual clusters that the page is about
-				p.must(t, "vc", "create", "-f", filepath.Join(p.dir, "render.yaml"), "--wait")
-				p.must(t, "vc", "create", "-f", filepath.Join(p.dir, "web.yaml"), "--wait")
-			}
-			if slices.Contains(needs, "ID") {
-				p.must(t, "host", "drain", "h1")
-				p.must(t, "host", "undrain", "h1")
-			}
-			for _, l := range lines {
-				p.play(t, l)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				p := newPage(t, lines)
+				for _, l := range lines {
+					p.play(t, l)
+				}
+			})
 		})
 	}
 	if ran < 90 {
@@ -96,8 +86,8 @@ func TestCommandsInPagesRun(t *testing.T) {
 
 // page is a cluster that the commands of a page are given to.
 type page struct {
-	*site.Site              // nil: it has no members
-	dir, token, ca, address string
+	*site.Site
+	dir, token string
 }
 
 // obedient is a fence device of h2 that does what it is asked for.
@@ -107,57 +97,64 @@ func (obedient) Has(host string) bool                         { return host == "
 func (obedient) Test(context.Context, string) (string, error) { return "the power is on", nil }
 func (obedient) Off(context.Context, string) (string, error)  { return "the power is off", nil }
 
-func newPage(t *testing.T, members bool) *page {
+func newPage(t *testing.T, lines []clidoc.Line) *page {
 	dir := t.TempDir()
-	p := &page{dir: dir}
-	if members {
-		p.startMembers(t)
-	} else {
-		address, at, err := startCluster(dir, 7, t.Cleanup)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.address, p.token, p.ca = address, filepath.Join(at, "admin.token"), filepath.Join(at, "ca.pem")
-	}
-	for _, name := range []string{"web", "render", "batch"} {
-		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), fmt.Appendf(nil, file, name), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(dir, "instance.json"), []byte(threeOnTwo), 0o600); err != nil {
+	s, err := site.New(site.Options{Dir: filepath.Join(dir, ".site"), Hosts: 7, Fence: obedient{}, Lease: 4 * time.Second, Network: &memnet.Network{}})
+	if err != nil {
 		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = s.Close()
+		time.Sleep(time.Minute) // sleep: simulated time; what looks after requests ends by itself
+	})
+	if err := s.Servers(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	for n := 4; n <= 7; n++ {
+		if err := s.Join(t.Context(), fmt.Sprintf("h%d", n), false, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &page{Site: s, dir: dir, token: filepath.Join(dir, "admin.token")}
+	files := map[string]string{"admin.token": site.Token, "instance.json": threeOnTwo}
+	for _, name := range []string{"web", "render", "batch"} {
+		files[name+".yaml"] = fmt.Sprintf(file, name)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var needs []string
+	for _, l := range lines {
+		needs = append(needs, l.Args...)
+	}
+	if !slices.Contains(needs, "create") { // virtual clusters that the page is about
+		p.must(t, "vc", "create", "-f", filepath.Join(dir, "render.yaml"), "--wait")
+		p.must(t, "vc", "create", "-f", filepath.Join(dir, "web.yaml"), "--wait")
+	}
+	if slices.Contains(needs, "ID") {
+		p.must(t, "host", "drain", "h1")
+		p.must(t, "host", "undrain", "h1")
 	}
 	return p
 }
 
-func (p *page) startMembers(t *testing.T) {
-	s, err := site.New(site.Options{Dir: filepath.Join(p.dir, ".site"), Hosts: 7, Fence: obedient{}, Lease: 4 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	ctx := t.Context()
-	if err := s.Servers(ctx, 3); err != nil {
-		t.Fatal(err)
-	}
-	for n := 4; n <= 7; n++ {
-		if err := s.Join(ctx, fmt.Sprintf("h%d", n), false, true); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p.Site, p.address, p.token, p.ca = s, s.Address(s.Leader()), filepath.Join(p.dir, "admin.token"), s.CAFile()
-	if err := os.WriteFile(p.token, []byte(site.Token), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
+// address of the server that leads.
+func (p *page) address() string { return p.Address(p.Leader()) }
+
+// oneAtATime: urfave/cli writes to flags that all of its programs share.
+var oneAtATime sync.Mutex
 
 // vcctl runs one command line.
 func (p *page) vcctl(t *testing.T, limit time.Duration, args ...string) (status int, out, errs string) {
+	oneAtATime.Lock()
+	defer oneAtATime.Unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	var o, e bytes.Buffer
-	args = append([]string{"vcctl", "--address", p.address, "--token-file", p.token, "--cacert", p.ca}, args...)
-	status = runUntil(ctx, args, strings.NewReader(""), &o, &e)
+	tool := &tool{in: strings.NewReader(""), out: &o, err: &e, dial: p.Dial}
+	status = tool.run(ctx, append([]string{"vcctl", "--address", p.address(), "--token-file", p.token, "--cacert", p.CAFile()}, args...))
 	return status, o.String(), e.String()
 }
 
@@ -177,7 +174,9 @@ func (p *page) play(t *testing.T, l clidoc.Line) {
 	args := p.filled(t, l.Args)
 	line := strings.Join(l.Args, " ")
 	if strings.HasPrefix(line, "cluster init") || strings.HasPrefix(line, "cluster join ") {
-		args = append(args, "--socket", p.newcomer(t))
+		socket, end := p.newcomer(t)
+		defer end()
+		args = append(args, "--socket", socket)
 	}
 	limit, endless := time.Minute, false
 	for _, a := range args {
@@ -243,12 +242,12 @@ func (p *page) filled(t *testing.T, args []string) []string {
 		case a == "s1", a == "s2": // servers of a page with servers that are no hosts
 			a = "h" + a[1:]
 			if args[1] == "join" {
-				a = p.address
+				a = p.address()
 			}
 		case a == "FIRST-HOST:7480", a == "h1:7480", a == "192.0.2.11":
-			a = p.address
+			a = p.address()
 		case strings.HasPrefix(a, "https://192.0.2."):
-			a = p.address
+			a = p.address()
 		case a == "3f2a9c0d11e4b865":
 			a = id("token", "id")
 		case a == "ID":
@@ -274,7 +273,7 @@ func (p *page) filled(t *testing.T, args []string) []string {
 					a = p.token
 				}
 			} else {
-				a = p.ca
+				a = p.CAFile()
 			}
 		}
 		out = append(out, a)
@@ -282,25 +281,24 @@ func (p *page) filled(t *testing.T, args []string) []string {
 	return out
 }
 
-// newcomer is the socket of a vcd that belongs to no cluster.
-func (p *page) newcomer(t *testing.T) string {
+// newcomer is the socket of a vcd that belongs to no cluster. While it is there, simulated time stands still: the kernel has it.
+func (p *page) newcomer(t *testing.T) (socket string, end func()) {
 	dir, err := os.MkdirTemp("", "vcctl") // a short name: the kernel allows 107 bytes for a socket's
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	t.Cleanup(func() {
+	socket = filepath.Join(dir, "vcd.sock")
+	wg.Go(func() {
+		_ = server.ServeSetup(ctx, socket, &outside{name: "h8", dir: filepath.Join(dir, "h8"), connect: p.Connect}, (*audit.Log)(nil), slog.New(slog.DiscardHandler))
+	})
+	for _, err := os.Stat(socket); err != nil; _, err = os.Stat(socket) {
+		runtime.Gosched()
+	}
+	return socket, func() {
 		cancel()
 		wg.Wait()
 		_ = os.RemoveAll(dir)
-	})
-	socket := filepath.Join(dir, "vcd.sock")
-	wg.Go(func() {
-		_ = server.ServeSetup(ctx, socket, &outside{name: "h8", dir: filepath.Join(dir, "h8")}, (*audit.Log)(nil), slog.New(slog.DiscardHandler))
-	})
-	if err := p.Await(ctx, "the local socket", func() bool { _, err := os.Stat(socket); return err == nil }); err != nil {
-		t.Fatal(err)
 	}
-	return socket
 }

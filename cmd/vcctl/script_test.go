@@ -24,7 +24,7 @@ import (
 )
 
 // The scripts run vcctl, in a process of its own, against a whole cluster in
-// this one: log on disk, control loop, agents of simulated hosts with
+// this one: log on disk, control loop, agents of two simulated hosts with
 // 4 cores and 8 GiB for VMs each, and the API over TLS.
 
 func TestMain(m *testing.M) {
@@ -36,7 +36,7 @@ func TestScripts(t *testing.T) {
 		Dir:           "testdata/script",
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 		Setup: func(env *testscript.Env) error {
-			address, dir, err := startCluster(env.WorkDir, 2, env.Defer)
+			address, dir, err := startCluster(env)
 			if err != nil {
 				return err
 			}
@@ -70,12 +70,11 @@ func wantStatus(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// startCluster with its files below workDir. What ends it is given to later.
-func startCluster(workDir string, hosts int, later func(func())) (address, dir string, err error) {
-	dir = filepath.Join(workDir, ".cluster")
+func startCluster(env *testscript.Env) (address, dir string, err error) {
+	dir = filepath.Join(env.WorkDir, ".cluster")
 	ctx, cancel := context.WithCancel(context.Background())
 	quiet := slog.New(slog.DiscardHandler)
-	world, err := simulated.New(simulated.Options{Hosts: hosts, CPU: 5, Memory: 9 << 30, Timing: &simulated.Timing{Beat: 20 * time.Millisecond}})
+	world, err := simulated.New(simulated.Options{Hosts: 2, CPU: 5, Memory: 9 << 30, Timing: &simulated.Timing{Beat: 20 * time.Millisecond}})
 	if err != nil {
 		cancel()
 		return "", "", err
@@ -90,7 +89,7 @@ func startCluster(workDir string, hosts int, later func(func())) (address, dir s
 		return "", "", errors.Join(err, world.Close())
 	}
 	var wg sync.WaitGroup
-	later(func() {
+	env.Defer(func() {
 		cancel()
 		wg.Wait()
 		_ = whole.Close()
@@ -115,7 +114,7 @@ func startCluster(workDir string, hosts int, later func(func())) (address, dir s
 	if err != nil {
 		return "", "", err
 	}
-	later(func() { _ = trail.Close() })
+	env.Defer(func() { _ = trail.Close() })
 	api := server.New(whole.Control, server.Options{Tokens: []server.TokenHash{hash}, Version: "test", Logger: quiet, Audit: trail})
 	wg.Go(func() { _ = api.Serve(ctx, listener, certs.TLS()) })
 	return "https://" + listener.Addr().String(), dir, whole.AwaitReady(ctx)
