@@ -172,7 +172,7 @@ func (s *Site) judge(t *testing.T, w *Work, r *Report, log *Log, begun time.Time
 	r.Drains, r.Acked = w.drains, w.history.Acked()
 	r.Lost, r.Unsure = w.history.Lost()
 	r.Duplicates = s.Watch.Duplicates()
-	r.Needless, r.Needed = Restarts(s.Watch.History("", time.Time{}), log.Losses())
+	r.Needless, r.Needed = Restarts(s.Watch.History("", time.Time{}), log.Losses(), w.ran())
 	r.Looks, r.LooksGap = s.Watch.Looks()
 	for name, b := range w.beats {
 		r.Beats = append(r.Beats, Heartbeats(name, b.All(), s.Watch.History(w.domains[name], time.Time{}))...)

@@ -31,10 +31,14 @@ const (
 const apart = 3 * time.Second
 
 // Restarts are VMs that were started again without need: the host on which the VM was until then was not lost. A process that takes
-// a VM over from another host is no start.
-func Restarts(history []watch.Instance, losses []Loss) (needless []string, needed int) {
+// a VM over from another host is no start. One in which the guest never ran, by ran, counts for nothing: it stood paused, and the
+// VM was its source's until the source's agent reported that it had left.
+func Restarts(history []watch.Instance, losses []Loss, ran func(watch.Instance) bool) (needless []string, needed int) {
 	of := map[string][]watch.Instance{} // since the VM's last start
 	for _, i := range history {
+		if i.Comes && !ran(i) {
+			continue
+		}
 		before := of[i.UUID]
 		if len(before) == 0 || i.Comes && slices.ContainsFunc(before, func(b watch.Instance) bool { return b.Host != i.Host }) {
 			of[i.UUID] = append(before, i)
@@ -54,6 +58,17 @@ func Restarts(history []watch.Instance, losses []Loss) (needless []string, neede
 		needless = append(needless, fmt.Sprintf("%s began at %s, and no host was lost on which it was: %s", i, i.Started.Format(time.StampMilli), strings.Join(was, "; ")))
 	}
 	return needless, needed
+}
+
+// Ran says whether a guest ran in a process, which it shows by a beat; beats are by domain. A VM whose beats are not followed is taken to
+// have run.
+func Ran(beats map[string][]lab.Beat) func(watch.Instance) bool {
+	return func(i watch.Instance) bool {
+		all, followed := beats[i.Domain]
+		return !followed || slices.ContainsFunc(all, func(b lab.Beat) bool {
+			return b.Host == i.Host && b.At.After(i.Started) && (i.Gone.IsZero() || b.At.Before(i.Gone))
+		})
+	}
 }
 
 // leftFor says whether the VM left this process for another one, on another host, that outlived it.

@@ -28,6 +28,9 @@ func process(pid int, host string, comes bool, from, to float64) watch.Instance 
 	return i
 }
 
+// neverRan is the process in which a guest stood paused all the time.
+const neverRan = 77
+
 // TestRestarts: a VM may be started again only after the host on which it was is lost.
 func TestRestarts(t *testing.T) {
 	power := func(host string, s float64) Loss { return Loss{At: at(s), Host: host} }
@@ -54,6 +57,9 @@ func TestRestarts(t *testing.T) {
 			[]Loss{{At: at(20), Host: "h1", Domain: "ek-a-g-0"}}, 0, 1},
 		{"the source was turned off while its copy stands paused", []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h2", true, 15, 60), process(3, "h3", false, 70, 0)},
 			[]Loss{power("h1", 20.9)}, 0, 1},
+		{"the source was turned off before its agent reported that the VM had left", []watch.Instance{process(1, "h1", false, 0, 20), process(neverRan, "h2", true, 15, 60), process(3, "h3", false, 70, 0)},
+			[]Loss{power("h1", 32)}, 0, 1},
+		{"the VM left, and was started again", []watch.Instance{process(1, "h1", false, 0, 20), process(neverRan, "h2", true, 15, 60), process(3, "h3", false, 70, 0)}, nil, 1, 0},
 		{"libvirtd was killed while it started it", []watch.Instance{process(1, "h1", false, 0, 8), process(2, "h1", false, 30, 0)}, []Loss{{At: at(3), Host: "h1", Daemon: true}}, 0, 1},
 		{"libvirtd was killed while it ran", []watch.Instance{process(1, "h1", false, 0, 50), process(2, "h1", false, 70, 0)}, []Loss{{At: at(50), Host: "h1", Daemon: true}}, 1, 0},
 		{"stopped by its host, which took long", []watch.Instance{process(1, "h1", false, 0, 50), process(2, "h1", false, 70, 0)}, []Loss{{At: at(39), Host: "h1", Domain: "ek-a-g-0"}}, 0, 1},
@@ -66,9 +72,29 @@ func TestRestarts(t *testing.T) {
 		{"the host was lost of an earlier start", []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h2", false, 50, 80), process(3, "h3", false, 100, 0)}, []Loss{power("h1", 20)}, 1, 1},
 		{"before the host was lost", []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h2", false, 30, 0)}, []Loss{power("h1", 60)}, 1, 0},
 	} {
-		needless, needed := Restarts(c.history, c.losses)
+		needless, needed := Restarts(c.history, c.losses, func(i watch.Instance) bool { return i.PID != neverRan })
 		if len(needless) != c.needless || needed != c.needed {
 			t.Errorf("%s: %d without need and %d needed, want %d and %d: %q", c.name, len(needless), needed, c.needless, c.needed, needless)
+		}
+	}
+}
+
+// TestRan: a guest ran in a process if it gave a beat there, while the process was.
+func TestRan(t *testing.T) {
+	ran := Ran(map[string][]lab.Beat{"ek-a-g-0": {{At: at(10), Host: "h1"}, {At: at(20), Host: "h2"}}})
+	for _, c := range []struct {
+		i    watch.Instance
+		want bool
+	}{
+		{process(1, "h1", false, 0, 15), true},
+		{process(2, "h2", true, 15, 0), true},
+		{process(3, "h2", true, 21, 0), false},
+		{process(4, "h2", true, 15, 19), false},
+		{process(5, "h3", true, 0, 0), false},
+		{watch.Instance{Domain: "ek-b-g-0", Host: "h3", Started: at(0)}, true},
+	} {
+		if got := ran(c.i); got != c.want {
+			t.Errorf("process %d: %v, want %v", c.i.PID, got, c.want)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func TestMovesSourceKilledAtHandOver(t *testing.T) {
 	if twice := s.Watch.Duplicates(); len(twice) > 0 {
 		t.Errorf("VMs ran twice: %q", twice)
 	}
-	needless, needed := Restarts(s.Watch.History("", time.Time{}), log.Losses())
+	needless, needed := Restarts(s.Watch.History("", time.Time{}), log.Losses(), w.ran())
 	if len(needless) > 0 || needed != started {
 		t.Errorf("restarts: %d needed, %d hosts were turned off; without need: %q", needed, started, needless)
 	}

@@ -17,6 +17,7 @@ import (
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
 	"evenkeel/test/lab"
+	"evenkeel/test/watch"
 )
 
 // Work is what goes on in a cluster while it is disturbed: guests that count, drains that move them, clients that write and read.
@@ -147,6 +148,15 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-time.After(d):
 		return true
 	}
+}
+
+// ran is Ran by the beats that were followed.
+func (w *Work) ran() func(watch.Instance) bool {
+	beats := map[string][]lab.Beat{}
+	for name, b := range w.beats {
+		beats[w.domains[name]] = b.All()
+	}
+	return Ran(beats)
 }
 
 // move guests about: one host after another is emptied and takes VMs again.
