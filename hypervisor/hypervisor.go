@@ -149,7 +149,7 @@ type Spec struct {
 	Disk      Disk
 	Network   string // libvirt network by name, "bridge:NAME", or "" for no network
 	CloudInit CloudInit
-	// Leased: the VM may run only while its host holds a lease (design rule 6). Written into it like its Identity.
+	// Leased: the VM may run only while its host holds a lease. Written into it like its Identity.
 	Leased bool
 }
 

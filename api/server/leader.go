@@ -42,7 +42,7 @@ type Members interface {
 	Fenced() map[string]control.FenceCount
 	HostStats(v *control.View) map[string]control.HostStats
 	Duplicates(v *control.View) []string
-	// ConfirmDead, FenceHost and Arm are those of control.Control.
+	// ConfirmDead, FenceHost and SetFencing are those of control.Control.
 	ConfirmDead(ctx context.Context, host, by, reason string, dryRun bool) error
 	FenceHost(ctx context.Context, host string, test bool) (string, error)
 	SetFencing(ctx context.Context, enable bool, reason string) error

@@ -5,13 +5,14 @@
 // the shell around it: it fetches, lists, decides, acts and reports, woken by
 // events of the hypervisor and by changes of the desired state.
 //
-// The order keeps a host within its limits at every instant (design rule 3):
+// The order keeps a host within its limits at every instant:
 // VMs that leave come first, then those that shrink, then those that grow, then
 // those that start. Nothing is done that would not fit with what is in force right then.
 //
 // Between two desired states the agent looks after its guests' memory (GuestNeed): a guest that is
 // short of it gets more within a sample, as far as the host has it, and none is squeezed below what
-// it uses. The agent never lowers a balloon below the leader's target, nor changes one while its VM moves.
+// it uses. The agent lowers a balloon below the leader's target only where guests took more than the host has, then down to their
+// minimum (MinMemory), and changes none while its VM moves.
 //
 // The agent never touches a VM that does not carry this cluster's mark, never stops
 // one that it does not know, and never starts one without a permit for that very

@@ -135,8 +135,8 @@ func New(o Options) *Control {
 		fencing: map[string]*fencing{}, sourceLost: map[string]lostSince{}, ids: ulid.Monotonic(o.Entropy, 0), desired: desiredCache{by: map[string]cachedDesired{}}, rightsizing: rightsizing{wake: make(chan struct{}, 1)}}
 }
 
-// StartTerm begins a term in which this server leads: nothing is known of any host, and each lease counts as renewed now
-// (design rule 9). It makes the cluster if the state is empty, with that id; "" = a new one.
+// StartTerm begins a term in which this server leads: nothing is known of any host, and each lease counts as renewed now.
+// It makes the cluster if the state is empty, with that id; "" = a new one.
 func (c *Control) StartTerm(ctx context.Context, term uint64, id string) error {
 	c.mu.Lock()
 	c.term, c.begun = term, c.o.Clock()

@@ -16,7 +16,7 @@ import (
 // DefaultLease is how long a host may run restartable VMs without a renewal by the leader.
 const DefaultLease = 20 * time.Second
 
-// Renew implements agent.Leader (design rule 9). It answers after a check of this server's leadership that began after the
+// Renew implements agent.Leader. It answers after a check of this server's leadership that began after the
 // request arrived, and after the log has what the renewal says of how the host enforces its lease.
 func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, error) {
 	began := c.termNow()
@@ -223,7 +223,7 @@ func enforcementOf(h state.Host) lease.Enforcement {
 	return lease.Enforcement{Enforcing: f.Enforcing, Watchdog: time.Duration(f.Watchdog) * time.Millisecond, Lease: time.Duration(f.Lease) * time.Millisecond}
 }
 
-// unavailable returns the hosts for which nothing may be decided now (design rule 1), and why.
+// unavailable returns the hosts for which nothing may be decided now, and why.
 func (c *Control) unavailable(s *state.Snapshot) map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

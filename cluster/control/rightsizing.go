@@ -124,7 +124,7 @@ func (c *Control) rightsize(ctx context.Context, x *loop.Rightsizer) error {
 	}
 	var err error
 	if !out.Command.Empty() {
-		c.log.Debug("shape", "needs", len(out.Command.Needs), "targets", len(out.Command.Targets), "text", out.Command.Text)
+		c.log.Debug("rightsize", "needs", len(out.Command.Needs), "targets", len(out.Command.Targets), "text", out.Command.Text)
 		err = c.propose(ctx, state.KindRightsize, out.Command)
 	}
 	gone := 0

@@ -1,4 +1,4 @@
-// Package lease has both sides of the rule that a restartable VM runs in one place only (design rules 1, 6 and 9): the agent's
+// Package lease has both sides of the rule that a restartable VM runs in one place only: the agent's
 // right to run such VMs, which ends by itself, and the leader's judgement whether the right of a host has surely ended.
 //
 // It sends nothing and stops nothing, and except for Boottime reads no clock: times come in as durations on a clock of the

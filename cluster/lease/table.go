@@ -92,15 +92,15 @@ type Verdict struct {
 	Text string
 }
 
-// Judge judges a host by its silence alone (design rule 9).
-func (t *Table) Judge(host string, enforcement Enforcement, armed bool, now Instant) Verdict {
+// Judge judges a host by its silence alone.
+func (t *Table) Judge(host string, enforcement Enforcement, fencing bool, now Instant) Verdict {
 	ago, _ := t.Heard(host, now)
 	if ago < t.lease {
 		return Verdict{Leased: true, In: -1, Text: "it holds a lease"}
 	}
 	switch {
-	case !armed:
-		return Verdict{In: -1, Text: "the cluster is disarmed: its lease proves nothing"}
+	case !fencing:
+		return Verdict{In: -1, Text: "fencing is disabled: the end of its lease proves nothing"}
 	case !enforcement.Enforcing:
 		return Verdict{In: -1, Text: "it does not enforce its lease: its silence proves nothing"}
 	case enforcement.Watchdog <= 0:

@@ -4,5 +4,5 @@
 // caller gives), no goroutine: any decision can be replayed from a saved snapshot. The figures come from package allocator.
 // This package turns the state into the allocator's problem, and its answer into a plan.
 //
-// It never changes anything itself, and it never moves a running VM: VMs that have CPU and memory stay where they are.
+// It never changes anything itself. Admission never moves a running VM; re-balances and drains do, by plans of package migration.
 package loop

@@ -50,7 +50,7 @@ type groupRef struct {
 // its new form.
 //
 // Hosts offer what they may use, less what stopping VMs still take, less memory charged beyond the targets, less the reserve
-// for VMs that grow back (design rule 3).
+// for VMs that grow back.
 //
 // A VM that moves is charged to both hosts, and its whole group keeps its share: a cap cannot be changed meanwhile, and VMs of
 // a group have equal ones. A VM that is about to move is charged to both hosts, too, but may be given another share first.

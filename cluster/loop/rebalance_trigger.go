@@ -33,7 +33,7 @@ type BalanceObservation struct {
 	Load     float64     // what they need over what hosts have, CPU
 	Short    bool        // a virtual cluster has less than the least yield it accepts
 	Busy     string      // why no plan can be begun now: another is carried out, a host does not answer; "" = one can
-	Change   uint64      // differs from that of the last sight if VMs came, went or changed their needs since
+	Change   uint64      // differs from that of the last observation if VMs came, went or changed their needs since
 	Hosts    uint64      // the same of hosts
 	Ended    []time.Time // when re-balances ended that moved something; in any order
 }
@@ -96,9 +96,9 @@ func ObserveBalance(s *state.Snapshot, env Env) BalanceObservation {
 type Balance struct {
 	Since       time.Time // VMs get less than they need
 	EvaluatedAt time.Time // a plan was last looked for
-	Change      uint64    // of the sight at that time
-	Hosts       uint64    // of the last sight
-	Stable      time.Time // since when hosts are as they are; zero: since before the first sight
+	Change      uint64    // of the observation at that time
+	Hosts       uint64    // of the last observation
+	Stable      time.Time // since when hosts are as they are; zero: since before the first observation
 }
 
 // Verdict says whether to look for a plan now.

@@ -85,7 +85,7 @@ func (w *writer) hostLost(b *HostLost) error {
 	switch b.Proof {
 	case ProofLease:
 		if m, _ := w.read().Meta(); m.FencingDisabled {
-			return fmt.Errorf("host %s: the cluster was disarmed: %w", b.Host, ErrConflict)
+			return fmt.Errorf("host %s: fencing was disabled: %w", b.Host, ErrConflict)
 		}
 		if !h.Fencing.Enforcing || h.Fencing.Watchdog == 0 {
 			return fmt.Errorf("host %s: no watchdog guards its leases now: %w", b.Host, ErrConflict)
@@ -118,7 +118,7 @@ func (w *writer) hostLost(b *HostLost) error {
 }
 
 // sourceLost records that the VM is proved not to run on that host. The VM is lost once this is proved of every host that may
-// hold it (design rule 1). A VM goes from the source of its move to the target, never back. So the proof for the target must
+// hold it. A VM goes from the source of its move to the target, never back. So the proof for the target must
 // come after that for the source, or the VM may have come in between.
 func (w *writer) sourceLost(vm VM, host, why string) bool {
 	switch {

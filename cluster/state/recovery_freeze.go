@@ -7,7 +7,7 @@ import (
 )
 
 // PrepareRestore copies a saved state so that it can be put in force again, on a cluster whose hosts went on without it.
-// Nothing is started or stopped until every host has reported what it runs (design rule 1).
+// Nothing is started or stopped until every host has reported what it runs.
 //
 // The epoch of the copy is above the saved one, above that of the state it replaces (now; nil if that is not known), and not
 // below the seconds since 1970 at that time. So it is new also where the newest state is not known.

@@ -82,7 +82,7 @@ type Loss struct {
 	Text  string    `json:"text,omitempty"`
 }
 
-// Proof is the kind of proof that a host does not run VMs (design rules 1 and 9).
+// Proof is the kind of proof that a host does not run VMs.
 type Proof string
 
 // The proofs there are.

@@ -156,7 +156,7 @@ func newestLog(t *testing.T) *cluster {
 	k.must(t, state.KindHostLost, state.HostLost{Host: "h3", Proof: state.ProofLease, Text: "silent for 40s"})
 	k.must(t, state.KindSetFencing, state.SetFencing{FencingDisabled: true, Reason: "switch is replaced"})
 	if err := k.apply(t, state.KindHostLost, state.HostLost{Host: "h3", Proof: state.ProofLease}); err == nil {
-		t.Fatal("a lease proves something while the cluster is disarmed")
+		t.Fatal("a lease proves something while fencing is disabled")
 	}
 	k.must(t, state.KindSetFencing, state.SetFencing{})
 	k.must(t, state.KindHostLost, state.HostLost{Host: "h2", Proof: state.ProofOperator, Text: "ann: it burnt", Basis: k.Snapshot().Index()})
