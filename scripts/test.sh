@@ -112,7 +112,8 @@ run() {
 			export EVENKEEL_QEMU=$PWD/build/qemu
 			stage "conformance and migration on the QEMU of backports" go_test -p 1 -count 1 -run 'Conformance|Migrate|Moves' \
 				<<<$'evenkeel/hypervisor/libvirt\nevenkeel/test/migrate\nevenkeel/test/cluster'
-			stage "cuts and kills at the hand-over of migrations" go_test -p 1 -count 1 -run 'TestMoves' <<<'evenkeel/test/chaos'
+			EVENKEEL_CHAOS_SEED=16 stage "chaos: five minutes of faults, and cuts and kills at hand-overs" go_test -p 1 -count 1 -timeout 40m -run 'TestMoves|TestChaos$' \
+				<<<'evenkeel/test/chaos'
 			unset EVENKEEL_QEMU
 		else
 			echo "== NOT RUN: migration on real QEMU (no newer QEMU to be had)"

@@ -31,14 +31,11 @@ const (
 const apart = 3 * time.Second
 
 // Restarts are VMs that were started again without need: the host on which the VM was until then was not lost. A process that takes
-// a VM over from another host is no start. One in which the guest never ran, by ran, counts for nothing: it stood paused, and the
-// VM was its source's until the source's agent reported that it had left.
+// a VM over from another host is no start. Where the guest never ran in it, by ran, the VM was still its source's, whose agent had not
+// reported that it had left.
 func Restarts(history []watch.Instance, losses []Loss, ran func(watch.Instance) bool) (needless []string, needed int) {
 	of := map[string][]watch.Instance{} // since the VM's last start
 	for _, i := range history {
-		if i.Comes && !ran(i) {
-			continue
-		}
 		before := of[i.UUID]
 		if len(before) == 0 || i.Comes && slices.ContainsFunc(before, func(b watch.Instance) bool { return b.Host != i.Host }) {
 			of[i.UUID] = append(before, i)
@@ -46,7 +43,7 @@ func Restarts(history []watch.Instance, losses []Loss, ran func(watch.Instance) 
 		}
 		of[i.UUID] = []watch.Instance{i}
 		if slices.ContainsFunc(before, func(b watch.Instance) bool {
-			return !leftFor(before, b) && endedBy(losses, b, i) || endedWith(losses, b)
+			return !leftFor(before, b, ran) && endedBy(losses, b, i) || endedWith(losses, b)
 		}) {
 			needed++
 			continue
@@ -71,10 +68,10 @@ func Ran(beats map[string][]lab.Beat) func(watch.Instance) bool {
 	}
 }
 
-// leftFor says whether the VM left this process for another one, on another host, that outlived it.
-func leftFor(all []watch.Instance, from watch.Instance) bool {
+// leftFor says whether the VM left this process for another one, on another host, that outlived it and in which it ran.
+func leftFor(all []watch.Instance, from watch.Instance, ran func(watch.Instance) bool) bool {
 	return slices.ContainsFunc(all, func(to watch.Instance) bool {
-		return to.Comes && to.Host != from.Host && to.Started.After(from.Started) && to.Started.Before(from.Seen.Add(apart)) && (to.Gone.IsZero() || to.Seen.After(from.Seen.Add(apart)))
+		return to.Comes && ran(to) && to.Host != from.Host && to.Started.After(from.Started) && to.Started.Before(from.Seen.Add(apart)) && (to.Gone.IsZero() || to.Seen.After(from.Seen.Add(apart)))
 	})
 }
 

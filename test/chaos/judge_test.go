@@ -59,6 +59,8 @@ func TestRestarts(t *testing.T) {
 			[]Loss{power("h1", 20.9)}, 0, 1},
 		{"the source was turned off before its agent reported that the VM had left", []watch.Instance{process(1, "h1", false, 0, 20), process(neverRan, "h2", true, 15, 60), process(3, "h3", false, 70, 0)},
 			[]Loss{power("h1", 32)}, 0, 1},
+		{"its copy stood paused, and the target was turned off", []watch.Instance{process(1, "h1", false, 0, 60), process(neverRan, "h2", true, 15, 40), process(3, "h1", false, 70, 0)},
+			[]Loss{power("h2", 40)}, 0, 1},
 		{"the VM left, and was started again", []watch.Instance{process(1, "h1", false, 0, 20), process(neverRan, "h2", true, 15, 60), process(3, "h3", false, 70, 0)}, nil, 1, 0},
 		{"libvirtd was killed while it started it", []watch.Instance{process(1, "h1", false, 0, 8), process(2, "h1", false, 30, 0)}, []Loss{{At: at(3), Host: "h1", Daemon: true}}, 0, 1},
 		{"libvirtd was killed while it ran", []watch.Instance{process(1, "h1", false, 0, 50), process(2, "h1", false, 70, 0)}, []Loss{{At: at(50), Host: "h1", Daemon: true}}, 1, 0},
