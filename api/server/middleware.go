@@ -115,8 +115,13 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		defer func() {
 			switch p := recover(); {
 			case p == nil:
+			case p == any(http.ErrAbortHandler): // an answer of another server that broke off: it must not look whole here
+				defer panic(p)
 			case r.Context().Err() != nil: // huma panics so when the client has left before the answer
 				s.log.DebugContext(r.Context(), "the client left", "request", requestID(r.Context()), "error", fmt.Sprint(p))
+				if rec.status == 0 { // or net/http says 200, and the connection may still take that to the client
+					writeProblem(rec, r, newProblem(http.StatusGatewayTimeout, v1.ProblemTimeout, "the request was given up before its answer, it may still be carried out"))
+				}
 			default:
 				s.log.ErrorContext(r.Context(), "panic in a request", "request", requestID(r.Context()), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 				if rec.status == 0 {

@@ -91,6 +91,7 @@ func (p *Peers) enter(w http.ResponseWriter, r *http.Request, kind string) (l *l
 		select {
 		case l.busy[kind] <- struct{}{}:
 		case <-r.Context().Done():
+			givenUp(w, r.Context().Err())
 			return nil, 0, nil
 		}
 		p.mu.Lock()

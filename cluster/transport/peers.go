@@ -234,12 +234,29 @@ func (p *Peers) leaderOnly(next http.HandlerFunc) http.HandlerFunc {
 			r.Header.Set(headerCaller, caller.header())
 			if r.Method == http.MethodGet {
 				w.Header().Set(headerLeader, lead.Address)
-			} else { // a stream has no end, a call has
-				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // a writer without deadlines is a test's
+			} else if r.ContentLength != 0 { // a stream has no end, a call has
+				conn := http.NewResponseController(w)
+				_ = conn.SetReadDeadline(time.Now().Add(bodyTime)) // a writer without deadlines is a test's
+				// Past the body the deadline would end the call itself.
+				r.Body = &bounded{r.Body, sync.OnceFunc(func() { _ = conn.SetReadDeadline(time.Time{}) })}
 			}
 			p.relay.send(w, r, destination{address: lead.Address})
 		}
 	}
+}
+
+// bounded is a body that says when it was read to its end.
+type bounded struct {
+	io.ReadCloser
+	ended func()
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.ended()
+	}
+	return n, err
 }
 
 // readCall reads the body of a call as JSON into v. It answers if that fails.
@@ -314,11 +331,18 @@ type certificateRequest struct {
 	Chain string `json:"chain,omitempty"`
 }
 
+// givenUp answers a call that ended before its time, because its caller seems to be gone. Without an answer net/http would say
+// 200, and the connection may still take that to the caller.
+func givenUp(w http.ResponseWriter, err error) {
+	refuse(w, http.StatusGatewayTimeout, kindTimeout, "the call was given up here, it may still happen: %v", err)
+}
+
 // fail answers for an error of the control plane. Whatever it is, the caller tries again, here or elsewhere: the answer says
 // why, for the caller's log.
 func (p *Peers) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
-		return // the caller is gone
+		givenUp(w, err)
+		return
 	}
 	p.o.Log.DebugContext(r.Context(), "a member's call failed", "path", r.URL.Path, "member", callerOf(r.Context()).Name, "error", err)
 	if !p.o.Lead().Here || errors.Is(err, ErrNoLeader) || (p.o.NoLeader != nil && p.o.NoLeader(err)) {

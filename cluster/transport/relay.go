@@ -121,9 +121,6 @@ func newRelay(d *Dialer, protocol string, log *slog.Logger) *relay {
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			to, _ := r.Context().Value(target{}).(destination)
 			log.DebugContext(r.Context(), "relay a request", "to", to.address, "path", r.URL.Path, "error", err)
-			if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
-				return // the client left
-			}
 			var large *http.MaxBytesError
 			if errors.As(err, &large) {
 				refuse(w, http.StatusRequestEntityTooLarge, kindTooLarge, "the body has more than %d bytes", large.Limit)
