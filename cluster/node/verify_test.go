@@ -173,33 +173,31 @@ func TestVerifyCountsVotersOnly(t *testing.T) {
 
 // Each call is answered by a check that began after it, and many share one.
 func TestVerifyIsShared(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		servers, _, gates := wired(t, 3, 0, 2*time.Second)
-		first, at := leaderOf(t, servers, nil)
-		before := first.wire.number()
-		gates[at].close() // the first check waits, so that the others come while it runs
-		errs := make(chan error, 1000)
-		for range cap(errs) {
-			go func() {
-				_, err := first.Verify(t.Context())
-				errs <- err
-			}()
-		}
-		until(t, "a check runs and others wait", doing(servers...), func() bool {
-			first.verify.mu.Lock()
-			defer first.verify.mu.Unlock()
-			return first.verify.next != nil
-		})
-		gates[at].open()
-		for range cap(errs) {
-			if err := <-errs; err != nil {
-				t.Fatal(err)
-			}
-		}
-		if n := first.wire.number() - before; n > 500 {
-			t.Errorf("%d messages and checks for 1000 calls at the same time", n)
-		}
+	servers, _, gates := wired(t, 3, 0, 2*time.Second)
+	first, at := leaderOf(t, servers, nil)
+	before := first.wire.number()
+	gates[at].close() // the first check waits, so that the others come while it runs
+	errs := make(chan error, 1000)
+	for range cap(errs) {
+		go func() {
+			_, err := first.Verify(t.Context())
+			errs <- err
+		}()
+	}
+	until(t, "a check runs and others wait", doing(servers...), func() bool {
+		first.verify.mu.Lock()
+		defer first.verify.mu.Unlock()
+		return first.verify.next != nil
 	})
+	gates[at].open()
+	for range cap(errs) {
+		if err := <-errs; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := first.wire.number() - before; n > 500 {
+		t.Errorf("%d messages and checks for 1000 calls at the same time", n)
+	}
 }
 
 func BenchmarkVerify(b *testing.B) {
