@@ -157,6 +157,15 @@ func TestVoteThatCannotBeSaved(t *testing.T) {
 		g, disks := fullGroup(t, WriteVote)
 		g.put(0, 5)
 		first := g.leader()
+		// A server that has not heard yet that another one votes gives it no vote.
+		g.until("all have all of it", func() bool {
+			for _, m := range g.members {
+				if save(t, m.store) != save(t, first.store) {
+					return false
+				}
+			}
+			return true
+		})
 		for id := range g.members {
 			if id != first.id {
 				disks[id].on.Store(true)
