@@ -44,7 +44,11 @@ func (g *group) listen(address string) stream {
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	t.Parallel()
-	synctest.Test(t, f)
+	synctest.Test(t, func(t *testing.T) {
+		// What a slow disk still writes when the servers have ended, ends by itself.
+		t.Cleanup(func() { time.Sleep(time.Minute) }) // sleep: simulated time
+		f(t)
+	})
 }
 
 // group is servers that can be stopped and started.
