@@ -259,13 +259,7 @@ func (s *site) ready() int {
 	if err != nil {
 		return 0
 	}
-	n := 0
-	for _, h := range v.Hosts() {
-		if v.HostView(h).State == "ready" {
-			n++
-		}
-	}
-	return n
+	return testsite.Ready(v)
 }
 
 func (s *site) create(name string, count int, loss string) {

@@ -244,9 +244,7 @@ func (p *page) filled(t *testing.T, args []string) []string {
 			if args[1] == "join" {
 				a = p.address()
 			}
-		case a == "FIRST-HOST:7480", a == "h1:7480", a == "192.0.2.11":
-			a = p.address()
-		case strings.HasPrefix(a, "https://192.0.2."):
+		case a == "FIRST-HOST:7480", a == "h1:7480", a == "192.0.2.11", strings.HasPrefix(a, "https://192.0.2."):
 			a = p.address()
 		case a == "3f2a9c0d11e4b865":
 			a = id("token", "id")
@@ -266,15 +264,10 @@ func (p *page) filled(t *testing.T, args []string) []string {
 			a = "render-worker-0"
 		case a == "NAME":
 			a = "render"
-		case a == "FILE", a == "token" && i > 0, a == "ca.pem", i > 0 && strings.Contains(a, ".") && slices.Contains([]string{"-f", "--token-file", "--cacert", "save", "history"}, args[i-1]):
-			if a != "ca.pem" {
-				a = filepath.Join(p.dir, a)
-				if filepath.Base(a) == "admin.token" {
-					a = p.token
-				}
-			} else {
-				a = p.CAFile()
-			}
+		case a == "ca.pem":
+			a = p.CAFile()
+		case a == "FILE", a == "token" && i > 0, i > 0 && strings.Contains(a, ".") && slices.Contains([]string{"-f", "--token-file", "--cacert", "save", "history"}, args[i-1]):
+			a = filepath.Join(p.dir, a)
 		}
 		out = append(out, a)
 	}

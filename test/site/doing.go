@@ -61,3 +61,13 @@ func (s *Site) doing() any {
 func (s *Site) Await(ctx context.Context, what string, ok func() bool) error {
 	return patience.Until(ctx, patience.Stall, what, s.doing, ok)
 }
+
+// Ready is how many hosts are ready.
+func Ready(v *control.View) (n int) {
+	for _, h := range v.Hosts() {
+		if v.HostView(h).State == "ready" {
+			n++
+		}
+	}
+	return n
+}

@@ -286,13 +286,7 @@ func (s *Site) ready(ctx context.Context) int {
 	if err != nil {
 		return 0
 	}
-	n := 0
-	for _, h := range v.Hosts() {
-		if v.HostView(h).State == "ready" {
-			n++
-		}
-	}
-	return n
+	return Ready(v)
 }
 
 // Leader is the name of the server that leads, "" if none does now.
