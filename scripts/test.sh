@@ -1,11 +1,14 @@
 #!/bin/bash
 # test.sh STAGE... runs the tests in stages, each on its own share of the packages:
+#   lint   no tests, but what make lint checks
 #   unit   packages that need no hypervisor
 #   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo, and not on the
 #          packages that decide: none of them starts a goroutine, a house rule)
 #   real   packages whose tests drive the real libvirt and QEMU, and all below test/, which start whole clusters (test/attack
 #          needs no libvirt), one package at a time
 #   fuzz   every fuzz target for EVENKEEL_FUZZTIME executions (default 20000x)
+# "real" waits more than it computes. With memory enough for both, the stages besides it run beside it, in the order given, and give way to
+# it at the CPU: what they print appears as each ends.
 # EVENKEEL_PATIENCE, a number of at least 1, multiplies the limits of what tests wait for, on a machine too slow for them.
 # A stage that fails does not keep the later ones from running; the status is 1 if any failed. At the end: each stage with its time and how
 # many tests ran, failed and were skipped, and the ten slowest tests.
@@ -48,16 +51,17 @@ trap 'rm -rf "$logs"' EXIT
 go build -modfile=tools.mod -o "$logs/gotestsum" gotest.tools/gotestsum
 mkdir "$logs/events"
 
-# stage NAME COMMAND... keeps what is printed, so that the end can say again what failed.
+# stage NAME COMMAND... keeps what is printed, so that the end can say again what failed. With $beside it prints when all is done.
 stage() {
 	local name=$1 begun=$SECONDS result=ok
 	shift
-	echo "== $name"
+	[[ -n $beside ]] || echo "== $name"
 	events=$logs/events/$name.json
-	"$@" 2>&1 | tee "$logs/$name" || {
+	"$@" 2>&1 | if [[ -n $beside ]]; then cat >"$logs/$name"; else tee "$logs/$name"; fi || {
 		result=FAILED
 		echo "$name" >>"$logs/failed"
 	}
+	[[ -z $beside ]] || { echo "== $name" && cat "$logs/$name"; }
 	printf '%-6s %5d s  %s%s\n' "$result" $((SECONDS - begun)) "$name" "$(tally "$events")" >>"$logs/summary"
 }
 
@@ -96,6 +100,9 @@ fuzz() {
 run() {
 	local s=$1
 	case $s in
+	lint)
+		stage lint scripts/lint.sh
+		;;
 	unit)
 		stage "unit tests" go_test < <(without "$real_paths" <<<"$all")
 		;;
@@ -130,7 +137,21 @@ run() {
 	esac
 }
 
-for s in "$@"; do run "$s"; done
+beside=
+# A lab's hosts take up to 4 GiB, the race detector's packages as much.
+aside=()
+for s in "$@"; do [[ $s == real ]] || aside+=("$s"); done
+if [[ $# -gt ${#aside[@]} && ${#aside[@]} -gt 0 && $(awk '$1 == "MemAvailable:" {print $2}' /proc/meminfo) -gt $((12 << 20)) ]]; then
+	(
+		renice -n 10 -p "$BASHPID" >/dev/null
+		beside=yes
+		for s in "${aside[@]}"; do run "$s"; done
+	) &
+	run real
+	wait $! || echo "the stages beside it" | tee "$logs/the stages beside it" >>"$logs/failed"
+else
+	for s in "$@"; do run "$s"; done
+fi
 echo "== stages"
 cat "$logs/summary"
 echo "== the ten slowest tests"
