@@ -133,3 +133,33 @@ func TestComplaintsAreNotRepeated(t *testing.T) {
 		}
 	})
 }
+
+// A server that alone can vote leads at once, at its first start and at later ones. With others it waits to hear of a leader.
+func TestTheOnlyVoterDoesNotWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		g := newGroup(t, 1)
+		only := g.leader()
+		g.stop(only)
+		leadsAfter := func() time.Duration {
+			began := time.Now()
+			g.restart(only)
+			only.lead(t)
+			return time.Since(began)
+		}
+		if took := leadsAfter(); took > 100*time.Millisecond {
+			t.Errorf("the only voter leads after %v", took)
+		}
+		other := g.start("s2", Options{})
+		g.add(other)
+		g.until("s2 has the log", func() bool { return other.Stats().Index == only.Stats().Index })
+		g.stop(other)
+		g.stop(only)
+		began := time.Now()
+		g.restart(only)
+		g.restart(other)
+		g.leader()
+		if took := time.Since(began); took < 500*time.Millisecond {
+			t.Errorf("one of two voters leads after %v, before it could hear the other", took)
+		}
+	})
+}

@@ -265,8 +265,26 @@ func (n *Node) startTerm(first bool) (l *life, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("start raft: %w", err)
 	}
+	if err := l.hurry(n.o.ID); err != nil {
+		return nil, errors.Join(fmt.Errorf("start raft: %w", err), l.raft.Shutdown().Error())
+	}
 	store.running.Store(true)
 	return l, nil
+}
+
+// hurry has the only voter of a cluster stand for election now: no other server can lead, so it need not wait for one to be heard.
+func (l *life) hurry(id string) error {
+	future := l.raft.GetConfiguration()
+	if err := future.Error(); err != nil {
+		return fmt.Errorf("read the servers of the log: %w", err)
+	}
+	if servers := future.Configuration().Servers; len(servers) != 1 || servers[0].ID != raft.ServerID(id) || servers[0].Suffrage != raft.Voter {
+		return nil
+	}
+	// A server that follows takes a shorter time at once, and finds that it heard no leader.
+	conf := l.raft.ReloadableConfig()
+	conf.HeartbeatTimeout--
+	return l.raft.ReloadConfig(conf)
 }
 
 // bootstrap writes the first entry of a new cluster's log, if this server is to make one.
