@@ -6,6 +6,7 @@ import (
 	"sort"
 	"time"
 
+	"evenkeel/cluster/capacity"
 	"evenkeel/hypervisor"
 )
 
@@ -328,14 +329,13 @@ func ours(vm VM, now hypervisor.VM, runs bool) bool {
 // here may have grown into its share.
 func (d *decider) expect(vm VM) {
 	now := d.there[vm.Spec.Identity.VM] // what is there of it
-	cpu, memory := vm.Spec.CPU.Cap, max(vm.ChargedMemory, vm.Spec.Balloon)
-	if now.Identity.VM == "" {
-		memory += d.want.Overhead
-	} else {
-		cpu -= d.force(now)
+	c := capacity.VM{Reported: vm.ChargedMemory, Target: vm.Spec.Balloon, Share: vm.Spec.CPU.Cap}.Charge(d.want.Overhead)
+	if now.Identity.VM != "" { // counted among those that are here
+		c.CPU -= d.force(now)
+		c.Memory -= d.want.Overhead
 	}
-	d.cpu += max(0, cpu)
-	d.memory += max(0, memory-max(now.Balloon, d.past.Balloon[vm.Spec.Identity.VM]))
+	d.cpu += max(0, c.CPU)
+	d.memory += max(0, c.Memory-max(now.Balloon, d.past.Balloon[vm.Spec.Identity.VM]))
 }
 
 // leave handles VMs that run and are to stop.

@@ -76,15 +76,12 @@ func (e Env) availabilityOf(s *state.Snapshot, host string, more state.Resources
 		return true
 	}
 	w := e.Availability[host]
-	overhead := int64(0)
-	if h, ok := s.Host(host); ok {
-		overhead = h.VMOverhead
-	}
+	h, _ := s.Host(host)
 	came := func(vm *state.VM) bool {
 		if vm.ConsumesResources() && w.VMs[vm.ID] != vm.Generation {
 			vc, _ := s.VC(vm.VC)
 			g, _ := vc.GroupOf(*vm)
-			more.CPU, more.Memory = more.CPU+g.Need(), more.Memory+max(vm.ChargedMemory, vm.Due(g))+overhead
+			more.CPU, more.Memory = more.CPU+g.Need(), more.Memory+vm.ChargeOn(h, g).Memory
 		}
 		return true
 	}
@@ -167,7 +164,7 @@ func (p *problem) applyMargin(s *state.Snapshot, skip string, env Env, vc *state
 	missed := make([]state.Resources, len(p.Hosts))
 	known := make([]float64, len(p.Hosts)) // of owed: to VMs that the reported availability includes
 	memory := func(vc *state.VC, g state.Group, vm state.VM, at int) {
-		charged := max(vm.ChargedMemory, vm.Due(g))
+		charged := vm.CountedMemory(g)
 		if w := p.headroom[at].availability; w.VMs[vm.ID] != vm.Generation {
 			missed[at].Memory += charged + p.hosts[at].VMOverhead
 		}

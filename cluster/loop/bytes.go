@@ -43,7 +43,7 @@ func memoryBytes(inUse int64, dirty, bandwidth float64) float64 {
 // moveBytes predicts how many bytes the move of a VM sends: memory, its disk if that is copied, and a margin. What its last
 // move needed beyond the prediction is added for the next.
 func moveBytes(g state.Group, vm state.VM, u Use, disk int64, bandwidth float64) int64 {
-	inUse := max(vm.ChargedMemory, vm.Due(g))
+	inUse := vm.CountedMemory(g)
 	if u.Resident > 0 {
 		inUse = min(inUse, u.Resident)
 	}

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"evenkeel/allocator"
+	"evenkeel/cluster/capacity"
 	"evenkeel/cluster/state"
 )
 
@@ -24,15 +24,13 @@ type CapacityIndex struct {
 
 type hostCapacity struct {
 	host     string
-	version  uint64 // of the host's row: all that a room follows from moves it
-	size     state.Resources
-	cpu      float64                  // cores left
-	memory   int64                    // bytes left beside the reserve; may be below 0
-	each     int64                    // bytes that a VM costs beyond its own memory
-	reserve  allocator.Reserve[int64] // beside that, for what its VMs may take back by themselves
-	minYield float64                  // yield of the VCs of its VMs
-	ruled    bool                     // some of its VMs have rules, which a new one may break
-	unfair   bool                     // some of its VMs have not the share that they need, or are lost
+	version  uint64          // of the host's row: all that a room follows from moves it
+	ledger   capacity.Ledger // with the VMs that are expected
+	free     state.Resources // of the ledger
+	overhead int64           // bytes that a VM costs beyond its own memory
+	minYield float64         // yield of the VCs of its VMs
+	ruled    bool            // some of its VMs have rules, which a new one may break
+	unfair   bool            // some of its VMs have not the share that they need, or are lost
 	closed   bool
 	// What its VMs with estimated needs would take more if all of them needed what they declared: cores, bytes.
 	declaredExcess state.Resources
@@ -83,9 +81,7 @@ func (r *CapacityIndex) follow(s *state.Snapshot) {
 
 // capacityOf returns the free capacity of a host, on which some VMs are expected.
 func capacityOf(s *state.Snapshot, h *state.Host, expected []string) *hostCapacity {
-	free, load := h.Usable(), s.LoadOf(h.Name)
-	one := &hostCapacity{host: h.Name, version: h.Version, size: free, cpu: free.CPU - load.CPU, memory: free.Memory - load.Memory - load.Reserve.Bytes(),
-		each: h.VMOverhead, reserve: load.Reserve, minYield: 1, closed: h.Cordoned || h.Lost.Proof != ""}
+	one := &hostCapacity{host: h.Name, version: h.Version, ledger: s.LedgerOf(h.Name), overhead: h.VMOverhead, minYield: 1, closed: h.Cordoned || h.Lost.Proof != ""}
 	s.EachVMOn(h.Name, func(vm *state.VM) bool {
 		vc, ok := s.SharedVC(vm.VC)
 		if !ok {
@@ -102,22 +98,22 @@ func capacityOf(s *state.Snapshot, h *state.Host, expected []string) *hostCapaci
 				one.declaredExcess.CPU += max(0, g.CPU-g.Allocation)
 			}
 			if vm.Target > 0 {
-				one.declaredExcess.Memory += max(0, g.Memory-max(vm.ChargedMemory, vm.Due(*g)))
+				one.declaredExcess.Memory += max(0, g.Memory-vm.CountedMemory(*g))
 			}
 			one.unfair = one.unfair || g.Allocation > g.Need() || g.Need() > g.Allocation*(1+littleMore) || g.Estimated > 0 // CPU that is left is distributed
 		}
 		one.unfair = one.unfair || vm.Phase == state.Lost || vm.PreemptedAt > 0 && vm.Phase == state.Stopped
 		return true
 	})
-	one.expect(s, expected)
+	one.expect(s, h, expected)
+	one.free = one.ledger.Free()
 	return one
 }
 
 // expect adds VMs that are about to move to the host. A host's version changes when a VM begins to be expected, and when that
 // ends.
-func (one *hostCapacity) expect(s *state.Snapshot, ids []string) {
+func (one *hostCapacity) expect(s *state.Snapshot, h *state.Host, ids []string) {
 	slices.Sort(ids) // sums do not hang on their order
-	kept := one.reserve.Bytes()
 	for _, id := range ids {
 		vm, _ := s.VM(id)
 		if vm.Host == one.host || vm.MovingTo == one.host || !vm.ConsumesResources() {
@@ -125,15 +121,12 @@ func (one *hostCapacity) expect(s *state.Snapshot, ids []string) {
 		}
 		vc, _ := s.VC(vm.VC)
 		g, _ := vc.GroupOf(vm)
-		one.cpu -= g.Allocation
-		one.memory -= max(vm.ChargedMemory, vm.Due(g)) + one.each
+		one.ledger.Add(vm.ChargeOn(*h, g))
 		if vm.Target > 0 {
-			one.memory -= max(0, g.Memory-max(vm.ChargedMemory, vm.Due(g)))
+			one.declaredExcess.Memory += max(0, g.Memory-vm.CountedMemory(g))
 		}
-		one.reserve.Add(vm.BootMemory - vm.ChargedMemory)
 		one.ruled = one.ruled || !g.Affinity.Empty()
 	}
-	one.memory -= one.reserve.Bytes() - kept
 }
 
 // minFastPathHosts is from how many hosts on requests are planned from the index. With fewer, a full plan takes no longer.
@@ -169,14 +162,14 @@ func (r *CapacityIndex) TryFastPath(s *state.Snapshot, vc state.VC, env Env, shu
 			if one.closed || one.ruled || env.Pools.lacking(s, one.host, g) {
 				continue
 			}
-			cpu, memory := one.cpu-one.declaredExcess.CPU-g.CPU, one.memory-one.declaredExcess.Memory-g.Memory-one.each
+			cpu, memory := one.free.CPU-one.declaredExcess.CPU-g.CPU, one.free.Memory-one.declaredExcess.Memory-g.Memory-one.overhead
 			if t := took[one]; t != nil {
 				cpu, memory = cpu-t.CPU, memory-t.Memory
 			}
 			if cpu < 0 || memory < 0 {
 				continue
 			}
-			if left := min(cpu/one.size.CPU, float64(memory)/float64(one.size.Memory)); left > highest && !shut(one.host) {
+			if left := min(cpu/one.ledger.Usable.CPU, float64(memory)/float64(one.ledger.Usable.Memory)); left > highest && !shut(one.host) {
 				best, highest = one, left
 			}
 		}
@@ -187,7 +180,7 @@ func (r *CapacityIndex) TryFastPath(s *state.Snapshot, vc state.VC, env Env, shu
 			took[best] = &state.Resources{}
 		}
 		took[best].CPU += g.CPU
-		took[best].Memory += g.Memory + best.each
+		took[best].Memory += g.Memory + best.overhead
 		if !env.availabilityOf(s, best.host, *took[best]) {
 			return Answer{}, false
 		}
@@ -211,7 +204,7 @@ func (r *CapacityIndex) TryFastPath(s *state.Snapshot, vc state.VC, env Env, shu
 func (r *CapacityIndex) Steady(s *state.Snapshot) bool {
 	r.follow(s)
 	for _, one := range r.list {
-		if one.unfair || one.cpu < -tooMuch*one.size.CPU {
+		if one.unfair || one.free.CPU < -tooMuch*one.ledger.Usable.CPU {
 			return false
 		}
 	}

@@ -98,10 +98,31 @@ func (c *cluster) enact(what string, p *state.Plan) {
 	c.check(what, before)
 }
 
+// sameLedger checks that all that plan count a host's memory alike: the state's ledger, the index, admission, and plans of moves, which may
+// keep more free.
+func (c *cluster) sameLedger(what string, s *state.Snapshot) {
+	c.t.Helper()
+	var index loop.CapacityIndex
+	admission, moves := loop.MemoryLeft(s, c.env())
+	for _, h := range s.Hosts() {
+		left := index.MemoryLeft(s, h.Name)
+		if l := s.LedgerOf(h.Name).Free().Memory; l != left && len(s.Preparing()) == 0 || l < left {
+			c.t.Fatalf("%s: host %s: %d bytes are left, %d by the index", what, h.Name, l, left)
+		}
+		if got := admission[h.Name]; got != float64(left) {
+			c.t.Fatalf("%s: host %s: %d bytes are left, %v by admission", what, h.Name, left, got)
+		}
+		if got := moves[h.Name]; got > float64(max(left, 1)) {
+			c.t.Fatalf("%s: host %s: %d bytes are left, %v by plans of moves", what, h.Name, left, got)
+		}
+	}
+}
+
 // check what holds after every plan.
 func (c *cluster) check(what string, before *state.Snapshot) {
 	c.t.Helper()
 	after := c.Snapshot()
+	c.sameLedger(what, after)
 	keepsRules(c.t, what, before, after)
 	for _, old := range before.VMs() {
 		if vm, ok := after.VM(old.ID); old.ConsumesResources() && (!ok || vm.Host != old.Host) {
@@ -110,7 +131,7 @@ func (c *cluster) check(what string, before *state.Snapshot) {
 	}
 	for _, h := range after.Hosts() {
 		limit, l, was := h.Usable(), after.LoadOf(h.Name), before.LoadOf(h.Name)
-		if l.CPU > max(limit.CPU, was.CPU)*(1+1e-9) || l.Memory+l.Reserve.Bytes() > max(limit.Memory, was.Memory+was.Reserve.Bytes()) {
+		if l.CPU > max(limit.CPU, was.CPU)*(1+1e-9) || l.Taken() > max(limit.Memory, was.Taken()) {
 			c.t.Fatalf("%s: host %s: %+v of %+v, before %+v", what, h.Name, l, limit, was)
 		}
 	}

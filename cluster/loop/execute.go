@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"evenkeel/cluster/capacity"
 	"evenkeel/cluster/state"
 )
 
@@ -341,13 +342,18 @@ func (x *moveExecutor) mayPrepare(steps []state.MoveStep, i int) bool {
 // not fit.
 func (x *moveExecutor) memoryLeft(host string, vm state.VM) int64 {
 	h, _ := x.s.Host(host)
-	load := x.s.LoadOf(host)
-	used, reserve := load.Memory, load.Reserve
+	l := x.s.LedgerOf(host)
 	for _, e := range append(slices.Clone(x.expected[host]), vm) {
-		used += e.ChargedMemory + h.VMOverhead
-		reserve.Add(e.BootMemory - e.ChargedMemory)
+		l.Add(x.charge(h, e))
 	}
-	return h.Usable().Memory - used - reserve.Bytes()
+	return l.Free().Memory
+}
+
+// charge of a VM on a host.
+func (x *moveExecutor) charge(h state.Host, vm state.VM) capacity.Charge {
+	vc, _ := x.s.VC(vm.VC)
+	g, _ := vc.GroupOf(vm)
+	return vm.ChargeOn(h, g)
 }
 
 // hasRoom says whether the target has the memory for a VM that is about to move. why: it has not, and nothing is under way that
@@ -403,11 +409,8 @@ func (x *moveExecutor) open(p state.MovePlan, i int) (move *state.Move, why stri
 			return nil, ""
 		}
 	}
-	vc, _ := x.s.VC(vm.VC)
-	g, _ := vc.GroupOf(vm)
 	h, _ := x.s.Host(step.To)
-	load := x.s.LoadOf(step.To)
-	if load.CPU+g.Allocation > h.Usable().CPU*(1+1e-9) || load.Memory+vm.ChargedMemory+h.VMOverhead+load.Reserve.With(vm.BootMemory-vm.ChargedMemory).Bytes() > h.Usable().Memory {
+	if !x.s.LedgerOf(step.To).Fits(x.charge(h, vm)) {
 		if x.tooLong(p, i) {
 			return nil, fmt.Sprintf("host %s has no room for it", step.To)
 		}

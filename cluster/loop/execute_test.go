@@ -63,7 +63,7 @@ func (m *mover) check(what string) {
 				sum += m.caps[vm.Host][vm.ID]
 			}
 		}
-		if l := s.LoadOf(h.Name); sum > h.Usable().CPU*(1+1e-9) || l.CPU > h.Usable().CPU*(1+1e-9) || l.Memory+l.Reserve.Bytes() > h.Usable().Memory {
+		if l := s.LoadOf(h.Name); sum > h.Usable().CPU*(1+1e-9) || l.CPU > h.Usable().CPU*(1+1e-9) || l.Taken() > h.Usable().Memory {
 			m.t.Fatalf("%s: host %s: caps of %v cores, load %+v, of %+v: %v", what, h.Name, sum, l, h.Usable(), m.caps[h.Name])
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"evenkeel/allocator"
+	"evenkeel/cluster/capacity"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 	"evenkeel/migration"
@@ -80,16 +81,15 @@ func NewFleet(s *state.Snapshot, env Env, see FleetObservation, o FleetOptions, 
 	}
 	for i, h := range f.hosts {
 		free := h.Usable()
-		cpu, memory := free.CPU, free.Memory
+		shut := h.Cordoned || h.Lost.Proof != "" || env.Unavailable[h.Name] != ""
+		f.Hosts = append(f.Hosts, migration.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory), Cordoned: shut})
 		for _, vm := range s.VMsOn(h.Name) {
 			if vm.ConsumesResources() && (vm.Phase == state.Stopping || vm.Goal != state.GoalRun) {
-				cpu -= vm.Frozen
-				memory -= vm.ChargedMemory + h.VMOverhead
-				f.reserve[i].Add(float64(vm.BootMemory - vm.ChargedMemory))
+				vc, _ := s.VC(vm.VC)
+				g, _ := vc.GroupOf(vm)
+				f.take(i, vm.ChargeOn(h, g))
 			}
 		}
-		shut := h.Cordoned || h.Lost.Proof != "" || env.Unavailable[h.Name] != ""
-		f.Hosts = append(f.Hosts, migration.Host{Name: h.Name, CPU: cpu, Memory: float64(memory), Cordoned: shut})
 	}
 	elsewhere := f.others(o.Supersedes)
 	moved := map[string]time.Time{}
@@ -209,7 +209,7 @@ func (f *Fleet) add(vc state.VC, g state.Group, vms []state.VM, floor float64, o
 		if !vm.ConsumesResources() {
 			memory = max(memory, g.Memory)
 		} else {
-			memory = max(memory, vm.ChargedMemory, vm.Due(g), f.margin.memory(&vc, g, vm))
+			memory = max(memory, vm.CountedMemory(g), f.margin.memory(&vc, g, vm))
 		}
 	}
 	need := f.margin.cpu(&vc, g)
@@ -233,15 +233,17 @@ func (f *Fleet) add(vc state.VC, g state.Group, vms []state.VM, floor float64, o
 		if !vm.ConsumesResources() {
 			continue // its disk is there
 		}
-		charged := max(vm.ChargedMemory, vm.Due(g))
+		counts := vm
 		if vm.Target > 0 { // the group's VMs differ: each counts as the largest, or more would seem free where one leaves
-			charged = memory
+			counts.ChargedMemory = memory
 		}
-		f.Hosts[at].Memory -= float64(charged + f.hosts[at].VMOverhead - (memory + overhead))
-		q.Reclaimable = max(q.Reclaimable, float64(vm.BootMemory-charged)) // beyond what it counts as: the two together are no less than what it has and takes back
+		c := counts.ChargeOn(f.hosts[at], g)
+		f.Hosts[at].Memory -= float64(c.Memory - (memory + overhead))
+		q.Reclaimable = max(q.Reclaimable, float64(c.Deficit)) // beyond what it counts as: the two together are no less than what it has and takes back
 		if from, ok := f.index[vm.Host]; ok && from != at {
-			f.Hosts[from].Memory -= float64(charged + f.hosts[from].VMOverhead)
-			f.reserve[from].Add(float64(vm.BootMemory - charged))
+			c := counts.ChargeOn(f.hosts[from], g)
+			c.CPU = 0 // the plan gives each VM its share where it comes to be
+			f.take(from, c)
 		}
 		q.Bytes[k] = float64(moveBytes(g, vm, see.Use[vm.ID], f.diskBytes(ref), float64(set.Link())))
 	}
@@ -252,11 +254,15 @@ func (f *Fleet) add(vc state.VC, g state.Group, vms []state.VM, floor float64, o
 // keepRoom keeps memory for a VM that another plan moves.
 func (f *Fleet) keepRoom(i int, vm state.VM, to string) {
 	if at, ok := f.index[to]; ok {
-		charged := max(vm.ChargedMemory, vm.Due(f.groups[i].group))
-		f.Hosts[at].Memory -= float64(charged + f.hosts[at].VMOverhead)
-		f.reserve[at].Add(float64(vm.BootMemory - charged))
-		f.Hosts[at].CPU -= f.groups[i].group.Allocation
+		f.take(at, vm.ChargeOn(f.hosts[at], f.groups[i].group))
 	}
+}
+
+// take subtracts what is no part of the problem from a host.
+func (f *Fleet) take(at int, c capacity.Charge) {
+	f.Hosts[at].CPU -= c.CPU
+	f.Hosts[at].Memory -= float64(c.Memory)
+	f.reserve[at].Add(float64(c.Deficit))
 }
 
 func (f *Fleet) pin(i, k int, why string) {

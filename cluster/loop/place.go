@@ -92,9 +92,7 @@ func problemWith(s *state.Snapshot, vc state.VC, env Env, beside ...lostVC) (*pr
 	for _, vm := range surplus(s, vc) {
 		for _, name := range []string{vm.Host, vm.MovingTo} {
 			if at, ok := p.index[name]; ok && vm.ConsumesResources() {
-				p.Hosts[at].CPU = max(0, p.Hosts[at].CPU-vm.Frozen)
-				p.Hosts[at].Memory -= float64(vm.ChargedMemory + p.hosts[at].VMOverhead)
-				p.reserve[at].Add(vm.BootMemory - vm.ChargedMemory)
+				p.take(at, vm, state.Group{})
 			}
 		}
 	}
@@ -238,7 +236,7 @@ func keepsPlace(s *state.Snapshot, g state.Group) bool {
 // started returns the VM as it is once it may start. Of a VM that has its place already only the memory target changes.
 func started(vm state.VM, g state.Group) state.VM {
 	if vm.ConsumesResources() {
-		vm.ChargedMemory = max(vm.ChargedMemory, vm.Due(g))
+		vm.ChargedMemory = vm.CountedMemory(g)
 		return vm
 	}
 	vm.Goal, vm.Phase, vm.Reason = state.GoalRun, state.Starting, ""

@@ -66,12 +66,10 @@ func newProblem(s *state.Snapshot, skip ...string) *problem {
 	p.reserve = make([]allocator.Reserve[int64], len(p.hosts))
 	for i, h := range p.hosts {
 		free := h.Usable()
-		cpu, memory := free.CPU, free.Memory
+		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory), Cordoned: h.Cordoned})
 		for _, vm := range s.VMsOn(h.Name) {
 			if vm.ConsumesResources() && vm.Phase == state.Stopping {
-				cpu -= vm.Frozen
-				memory -= vm.ChargedMemory + h.VMOverhead
-				p.reserve[i].Add(vm.BootMemory - vm.ChargedMemory)
+				p.take(i, vm, state.Group{})
 			}
 		}
 		for _, vm := range s.VMsMovingTo(h.Name) { // counts here as well from the intent on
@@ -80,11 +78,8 @@ func newProblem(s *state.Snapshot, skip ...string) *problem {
 			}
 			vc, _ := s.VC(vm.VC)
 			g, _ := vc.GroupOf(vm)
-			cpu -= max(vm.Frozen, g.Allocation)
-			memory -= max(vm.ChargedMemory, vm.Due(g)) + h.VMOverhead
-			p.reserve[i].Add(vm.BootMemory - vm.ChargedMemory)
+			p.take(i, vm, g)
 		}
-		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: cpu, Memory: float64(memory), Cordoned: h.Cordoned})
 	}
 	for _, vc := range s.VCs() {
 		if slices.Contains(skip, vc.ID) {
@@ -93,6 +88,14 @@ func newProblem(s *state.Snapshot, skip ...string) *problem {
 		p.addLive(s, vc)
 	}
 	return p
+}
+
+// take subtracts a VM that is no part of the problem from a host.
+func (p *problem) take(at int, vm state.VM, g state.Group) {
+	c := vm.ChargeOn(p.hosts[at], g)
+	p.Hosts[at].CPU -= c.CPU
+	p.Hosts[at].Memory -= float64(c.Memory)
+	p.reserve[at].Add(c.Deficit)
 }
 
 // shut takes hosts out for which nothing may be decided: those that out names, which have not reported in this term or do not
@@ -178,12 +181,11 @@ func (p *problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64,
 			continue
 		}
 		ag.Hosts[i] = at
-		charged := max(vm.ChargedMemory, vm.Due(g))
-		extra := charged + p.hosts[at].VMOverhead - (g.Memory + p.overhead)
-		p.Hosts[at].Memory -= float64(extra)
+		c := vm.ChargeOn(p.hosts[at], g)
+		p.Hosts[at].Memory -= float64(c.Memory - (g.Memory + p.overhead))
 		if vm.ConsumesResources() {
 			ag.MinMemory = max(ag.MinMemory, float64(vm.ChargedMemory)) // less is not free before the guest lets go
-			p.reserve[at].Add(vm.BootMemory - charged)
+			p.reserve[at].Add(c.Deficit)
 		}
 	}
 	p.Groups = append(p.Groups, ag)

@@ -21,12 +21,8 @@ func (c *cluster) lessMemory(name string, memory int64) {
 	c.commitPlan()
 }
 
-// left beside the reserve, by the state's own count.
-func left(s *state.Snapshot, host string) int64 {
-	h, _ := s.Host(host)
-	l := s.LoadOf(host)
-	return h.Usable().Memory - l.Memory - l.Reserve.Bytes()
-}
+// left beside the reserve, by the state's ledger.
+func left(s *state.Snapshot, host string) int64 { return s.LedgerOf(host).Free().Memory }
 
 // Eight VMs may take back 3 GiB each: no VC is admitted into a quarter of that, by any count, and all counts agree to the last
 // MiB.
@@ -87,12 +83,12 @@ func TestReserveOfArrivingVMs(t *testing.T) {
 			c.lessMemory(name, memory("has"))
 		}
 		vm := c.vmOf("x")
+		h, _ := c.Snapshot().Host("h1")
 		need := c.Snapshot().LoadOf("h1")
-		need.Memory += vm.ChargedMemory + 64*mib
-		need.Reserve.Add(vm.BootMemory - vm.ChargedMemory)
+		need.Add(vm.ChargeOn(h, c.named("x").Groups[0]))
 		// It has just the room, or a byte less.
 		deficit := int64(rapid.IntRange(0, 1).Draw(t, "lacks"))
-		c.host("h1", 8, need.Memory+need.Reserve.Bytes()-deficit, state.Resources{})
+		c.host("h1", 8, need.Taken()-deficit, state.Resources{})
 		var index loop.CapacityIndex
 		if got := index.MemoryLeft(c.Snapshot(), "h1"); got != left(c.Snapshot(), "h1") {
 			t.Fatalf("%d are left, the state says %d", got, left(c.Snapshot(), "h1"))

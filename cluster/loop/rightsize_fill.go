@@ -44,7 +44,7 @@ func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in O
 				}
 				p.Hosts[at].Memory -= overhead[at]
 				c := rightsizing.Component{Host: at, Elastic: g.Role == "elastic", Since: int64(vm.CreateIndex),
-					Request: rightsizing.Amount{CPU: g.CPU, Memory: float64(max(vm.Due(g), vm.BootMemory, vm.ChargedMemory))},
+					Request: rightsizing.Amount{CPU: g.CPU, Memory: float64(max(vm.BootMemory, vm.CountedMemory(g)))},
 					Present: rightsizing.Amount{CPU: g.Allocation, Memory: float64(vm.Due(g))}, Charged: float64(vm.ChargedMemory)}
 				c.Need = c.Present
 				r := ref{vc: vc.ID, vm: vm.ID, rightsized: -1}

@@ -100,7 +100,7 @@ func (c *rightsized) keepsLimits(before *state.Snapshot) {
 	after := c.Snapshot()
 	for _, h := range after.Hosts() {
 		limit, l, was := h.Usable(), after.LoadOf(h.Name), before.LoadOf(h.Name)
-		if l.Memory+l.Reserve.Bytes() > max(limit.Memory, was.Memory+was.Reserve.Bytes()) {
+		if l.Taken() > max(limit.Memory, was.Taken()) {
 			c.t.Fatalf("host %s: %+v of %+v, before %+v", h.Name, l, limit, was)
 		}
 	}

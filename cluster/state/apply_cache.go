@@ -1,6 +1,10 @@
 package state
 
-import memdb "github.com/hashicorp/go-memdb"
+import (
+	memdb "github.com/hashicorp/go-memdb"
+
+	"evenkeel/cluster/capacity"
+)
 
 // applyCache has what Apply reads often. It says nothing that is not in the state, and saves looking for it there.
 type applyCache struct {
@@ -67,5 +71,5 @@ func (w *writer) cachedVC(id string) *VC {
 	return vc
 }
 
-// loadOf is Snapshot.LoadOf in the transaction.
-func (w *writer) loadOf(host string) Load { return w.read().loadOf(host, w.cachedVC) }
+// ledgerOf is Snapshot.LedgerOf in the transaction.
+func (w *writer) ledgerOf(host string) capacity.Ledger { return w.read().ledgerOf(host, w.cachedVC) }

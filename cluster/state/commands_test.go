@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"evenkeel/cluster/capacity"
 	"evenkeel/cluster/state"
 )
 
@@ -208,7 +209,7 @@ func TestLifeOfAVC(t *testing.T) {
 		t.Errorf("a VM that stops holds %+v, want its share until it is gone", l)
 	}
 	k.must(t, state.KindVMReport, report("h1", "vm-a-0", 1, state.Stopped))
-	if l := k.Snapshot().LoadOf("h1"); l != (state.Load{}) {
+	if l := k.Snapshot().LoadOf("h1"); l != (capacity.Load{}) {
 		t.Errorf("a VM that stopped holds %+v", l)
 	}
 	again := leave(k.Snapshot(), "a", state.GoalRun)

@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"evenkeel/allocator"
+	"evenkeel/cluster/capacity"
 )
-
-// tolerance of sums of float64 cores against a limit, relative.
-const tolerance = 1e-9
 
 // plan applies a Plan whole, or leaves the transaction to be aborted.
 func (w *writer) plan(p *Plan) error {
@@ -29,9 +26,9 @@ func (w *writer) plan(p *Plan) error {
 		}
 	}
 	hosts := w.affected(p)
-	before := make([]Load, len(hosts))
+	before := make([]capacity.Load, len(hosts))
 	for i, name := range hosts {
-		before[i] = w.loadOf(name)
+		before[i] = w.ledgerOf(name).Load
 	}
 	if p.VC != nil {
 		if err := w.putVC(p); err != nil {
@@ -218,61 +215,15 @@ func (v *VC) allocate(a Allocation) error {
 	return nil
 }
 
-// Load is what the VMs of a host are charged to it.
-type Load struct {
-	CPU    float64 // cores: allocations, and the caps that stopping VMs keep
-	Memory int64   // bytes: charged, with overhead
-	// Reserve is kept for what VMs may take back by themselves, bytes: their boot memory less what they are charged (design
-	// rule 3).
-	Reserve allocator.Reserve[int64]
-	VMs     int
-}
-
-// LoadOf adds up the VMs of a host that hold CPU and memory there.
-func (s *Snapshot) LoadOf(host string) Load {
-	return s.loadOf(host, func(id string) *VC { vc, _ := s.SharedVC(id); return vc })
-}
-
-// loadOf is LoadOf with the caller's way to read VCs.
-func (s *Snapshot) loadOf(host string, see func(id string) *VC) Load {
-	var l Load
-	var overhead int64
-	if h, ok := peek[Host](s, tHosts, "id", host); ok {
-		overhead = h.VMOverhead
-	}
-	add := func(vm *VM) bool {
-		if !vm.ConsumesResources() {
-			return true
-		}
-		l.VMs++
-		l.Memory += vm.ChargedMemory + overhead
-		l.Reserve.Add(vm.BootMemory - vm.ChargedMemory) // also of one that stops: its balloon goes before it does
-		if vm.Phase == Stopping {
-			l.CPU += vm.Frozen
-			return true
-		}
-		share := vm.Frozen // of one that moves: its share may have become another meanwhile
-		if g := see(vm.VC).SharedGroup(vm.Group); g != nil {
-			share = max(share, g.Allocation)
-		}
-		l.CPU += share
-		return true
-	}
-	s.EachVMOn(host, add)
-	return l
-}
-
 // checkLimits refuses a plan that leaves a host beyond its limits, unless the
 // host was beyond them before and the plan does not make it worse.
-func (w *writer) checkLimits(host string, before Load) error {
-	h, _ := w.read().Host(host)
-	limit, now := h.Usable(), w.loadOf(host)
-	if now.CPU > limit.CPU*(1+tolerance) && now.CPU > before.CPU*(1+tolerance) {
-		return fmt.Errorf("host %s: %.6f cores allocated of %.6f: %w", host, now.CPU, limit.CPU, ErrConflict)
-	}
-	need, had := now.Memory+now.Reserve.Bytes(), before.Memory+before.Reserve.Bytes()
-	if need > limit.Memory && need > had {
-		return fmt.Errorf("host %s: %d bytes of memory held of %d: %w", host, need, limit.Memory, ErrConflict)
+func (w *writer) checkLimits(host string, before capacity.Load) error {
+	now := w.ledgerOf(host)
+	switch cpu, memory := now.Exceeded(before); {
+	case cpu:
+		return fmt.Errorf("host %s: %.6f cores allocated of %.6f: %w", host, now.CPU, now.Usable.CPU, ErrConflict)
+	case memory:
+		return fmt.Errorf("host %s: %d bytes of memory held of %d: %w", host, now.Taken(), now.Usable.Memory, ErrConflict)
 	}
 	return nil
 }

@@ -160,7 +160,7 @@ func TestInvariants(t *testing.T) {
 			}
 			for _, h := range after.Hosts() {
 				limit, l := h.Usable(), after.LoadOf(h.Name)
-				over := l.CPU > limit.CPU*(1+1e-9) || l.Memory+l.Reserve.Bytes() > limit.Memory
+				over := l.CPU > limit.CPU*(1+1e-9) || l.Taken() > limit.Memory
 				if !over {
 					delete(excused, h.Name)
 				} else if kind == state.KindHostReport || kind == state.KindVMReport {

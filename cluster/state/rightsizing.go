@@ -65,7 +65,9 @@ func (g Group) Need() float64 {
 }
 
 // Due is the balloon target of a VM of the group, bytes.
-func (v VM) Due(g Group) int64 {
+func (v VM) Due(g Group) int64 { return v.due(&g) }
+
+func (v *VM) due(g *Group) int64 {
 	if v.Target > 0 {
 		return min(v.Target, g.Memory)
 	}

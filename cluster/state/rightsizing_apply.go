@@ -5,6 +5,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+
+	"evenkeel/cluster/capacity"
 )
 
 // rightsize sets needs and targets. Memory that a target gives back stays charged until the host reports that it is free
@@ -18,7 +20,7 @@ func (w *writer) rightsize(b *Rightsize) error {
 		return fmt.Errorf("held after a %s, until these hosts are heard of: %v: %w", meta.RecoveryFreeze.Reason, meta.RecoveryFreeze.Pending, ErrConflict)
 	}
 	set := meta.Settings.Rightsizing.WithDefaults()
-	before := map[string]Load{}
+	before := map[string]capacity.Load{}
 	for _, t := range b.Targets {
 		vm, ok := w.read().VM(t.VM)
 		if _, known := before[vm.Host]; ok && !known {

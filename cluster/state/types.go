@@ -1,12 +1,13 @@
 package state
 
-import "time"
+import (
+	"time"
+
+	"evenkeel/cluster/capacity"
+)
 
 // Resources are CPU in cores and memory in bytes.
-type Resources struct {
-	CPU    float64 `json:"cpu"`
-	Memory int64   `json:"memory"`
-}
+type Resources = capacity.Resources
 
 // Meta is the cluster's own row. There is one.
 type Meta struct {

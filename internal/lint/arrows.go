@@ -39,14 +39,15 @@ var arrows = map[string][]string{
 	"internal/statefile":  {"internal/secretfile"},
 
 	// Record and control.
-	"cluster/state":     {"allocator", "migration", "forecast", "hypervisor"},
+	"cluster/capacity":  {"allocator"},
+	"cluster/state":     {"cluster/capacity", "allocator", "migration", "forecast", "hypervisor"},
 	"cluster/lease":     {"cluster/state"},
 	"cluster/watchdog":  nil,
 	"cluster/fence":     {"internal/secretfile"},
 	"cluster/audit":     nil,
-	"cluster/loop":      {"cluster/state", "cluster/lease", "allocator", "allocator/rightsizing", "migration", "forecast", "hypervisor"},
+	"cluster/loop":      {"cluster/capacity", "cluster/state", "cluster/lease", "allocator", "allocator/rightsizing", "migration", "forecast", "hypervisor"},
 	"cluster/history":   nil,
-	"cluster/agent":     {"cluster/state", "cluster/lease", "cluster/history", "forecast", "hypervisor", "internal/statefile"},
+	"cluster/agent":     {"cluster/capacity", "cluster/state", "cluster/lease", "cluster/history", "forecast", "hypervisor", "internal/statefile"},
 	"cluster/node":      {"cluster/state", "cluster/lease", "internal/statefile"},
 	"cluster/waits":     {"cluster/state"},
 	"cluster/control":   {"cluster/audit", "cluster/waits", "cluster/state", "cluster/lease", "cluster/loop", "cluster/history", "cluster/agent", "cluster/node", "allocator", "migration", "forecast", "hypervisor"},

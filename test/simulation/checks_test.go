@@ -354,7 +354,7 @@ func queuedOut(snap *state.Snapshot, vc state.VC) bool {
 func fullEverywhere(snap *state.Snapshot, vc state.VC, vm state.VM) bool {
 	g, _ := vc.GroupOf(vm)
 	for _, h := range snap.Hosts() {
-		if load := snap.LoadOf(h.Name); load.Memory+load.Reserve.Bytes()+g.Memory+h.VMOverhead <= h.Usable().Memory {
+		if load := snap.LoadOf(h.Name); load.Taken()+g.Memory+h.VMOverhead <= h.Usable().Memory {
 			return false
 		}
 	}

@@ -1,0 +1,43 @@
+package state
+
+import "evenkeel/cluster/capacity"
+
+// charged is what a VM's charge follows from, g being its group: nil where that is gone.
+func charged(vm *VM, g *Group) capacity.VM {
+	v := capacity.VM{Reported: vm.ChargedMemory, Boot: vm.BootMemory, Frozen: vm.Frozen, Stopping: vm.Phase == Stopping}
+	if g != nil {
+		v.Target, v.Share = vm.due(g), g.Allocation
+	}
+	return v
+}
+
+// CountedMemory is the memory that counts as the VM's, bytes, g being its group.
+func (v VM) CountedMemory(g Group) int64 { return charged(&v, &g).Memory() }
+
+// ChargeOn is what the VM takes of a host that it is on, or is to come to, g being its group.
+func (v VM) ChargeOn(h Host, g Group) capacity.Charge { return charged(&v, &g).Charge(h.VMOverhead) }
+
+// LedgerOf adds up the VMs that take CPU and memory of a host.
+func (s *Snapshot) LedgerOf(host string) capacity.Ledger {
+	return s.ledgerOf(host, func(id string) *VC { vc, _ := s.SharedVC(id); return vc })
+}
+
+// LoadOf is the load in a host's ledger.
+func (s *Snapshot) LoadOf(host string) capacity.Load { return s.LedgerOf(host).Load }
+
+// ledgerOf is LedgerOf with the caller's way to read VCs.
+func (s *Snapshot) ledgerOf(host string, see func(id string) *VC) capacity.Ledger {
+	var l capacity.Ledger
+	h, ok := peek[Host](s, tHosts, "id", host)
+	if !ok {
+		h = &Host{}
+	}
+	l.Usable = h.Usable()
+	s.EachVMOn(host, func(vm *VM) bool {
+		if vm.ConsumesResources() {
+			l.Add(charged(vm, see(vm.VC).SharedGroup(vm.Group)).Charge(h.VMOverhead))
+		}
+		return true
+	})
+	return l
+}
