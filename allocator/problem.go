@@ -12,6 +12,8 @@ type Host struct {
 	CPU      float64 // cores
 	Memory   float64 // bytes
 	Cordoned bool    // keeps the VMs it has, takes no new one
+	// Unavailable hosts are Cordoned too, and cannot be opened by who asks: no advice names them.
+	Unavailable bool
 }
 
 // Group is a set of equal VMs of one virtual cluster.

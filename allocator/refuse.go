@@ -370,7 +370,7 @@ func (a *admission) hostAdvice() (advice []string) {
 	original := a.p
 	defer func() { a.p = original }()
 	for j := range original.Hosts {
-		if !original.Hosts[j].Cordoned || !a.pk.closed[j] || a.pk.exempt[j] {
+		if !original.Hosts[j].Cordoned || original.Hosts[j].Unavailable || !a.pk.closed[j] || a.pk.exempt[j] {
 			continue
 		}
 		a.pk.closed[j] = false

@@ -13,8 +13,16 @@ type Blocker struct {
 	Host      int
 	Cause     Cause
 	Why       string   // in words
-	Advice    []string // changes that would let it leave, the smallest first
+	Advice    []Advice // changes that would let it leave, the smallest first
 }
+
+// Advice names one change that would let a VM leave.
+type Advice string
+
+// StopIt is the advice that always helps.
+const StopIt Advice = "stop it"
+
+const addHost Advice = "add a host"
 
 // Cause of a Blocker.
 type Cause string
@@ -78,7 +86,7 @@ func (e *emptying) blockers(out *Drained) {
 			continue
 		}
 		b := Blocker{Group: f.group[vm], VM: vm - f.first[f.group[vm]], Host: f.home[vm], Cause: ByPinned,
-			Why: "it cannot be moved while it runs", Advice: []string{"stop it"}}
+			Why: "it cannot be moved while it runs", Advice: []Advice{StopIt}}
 		if c == left {
 			e.explain(&b, vm, at, out.Bytes)
 		}
@@ -141,23 +149,23 @@ func (e *emptying) explain(b *Blocker, vm int, at []int, spent float64) {
 	case over > e.d.Budget && spent > 0:
 		b.Cause = ByBudget
 		b.Why = fmt.Sprintf("its move is predicted to take %s, and %s of the budget of %s are spent on others", size(e.f.bytes[vm]), size(spent), size(e.d.Budget))
-		b.Advice = []string{fmt.Sprintf("allow %s", size(over))}
+		b.Advice = []Advice{Advice("allow " + size(over))}
 	case over > e.d.Budget:
 		b.Cause = ByBudget
 		b.Why = fmt.Sprintf("its move is predicted to take %s, and the budget is %s", size(e.f.bytes[vm]), size(e.d.Budget))
-		b.Advice = []string{fmt.Sprintf("allow %s", size(over))}
+		b.Advice = []Advice{Advice("allow " + size(over))}
 	default:
 		b.Cause = ByOrder
 		b.Why = "there is room for it only once others have moved, and no order was found in which they can"
-		b.Advice = []string{fmt.Sprintf("free %s on any other host for a while", size(e.f.of(vm).Memory)), "add a host", "stop it"}
+		b.Advice = []Advice{Advice(fmt.Sprintf("free %s on any other host for a while", size(e.f.of(vm).Memory))), addHost, StopIt}
 	}
 }
 
 // refusal sums up why no host takes a VM that is on one of those that leave: "" if one would. Hosts that leave
 // themselves are no choice.
-func (s *placementTable) refusal(vm int, leaves []bool) (c Cause, why string, advice []string) {
+func (s *placementTable) refusal(vm int, leaves []bool) (c Cause, why string, advice []Advice) {
 	f := s.f
-	var rules, memory, yields, closed, routes []verdict
+	var rules, memory, yields, closed, away, routes []verdict
 	all := 0
 	for j := range s.open {
 		if j == f.home[vm] || leaves != nil && leaves[j] {
@@ -174,7 +182,11 @@ func (s *placementTable) refusal(vm int, leaves []bool) (c Cause, why string, ad
 		case ByYield:
 			yields = append(yields, v)
 		case ByCordon:
-			closed = append(closed, v)
+			if f.p.Hosts[j].Unavailable != "" {
+				away = append(away, v)
+			} else {
+				closed = append(closed, v)
+			}
 		case ByRoute:
 			routes = append(routes, v)
 		}
@@ -192,7 +204,15 @@ func (s *placementTable) refusal(vm int, leaves []bool) (c Cause, why string, ad
 	say(closed, "is cordoned", "are cordoned")
 	if len(closed) > 0 {
 		c = ByCordon
-		advice = append(advice, "uncordon "+name(closed[0].host))
+		advice = append(advice, Advice("uncordon "+name(closed[0].host)))
+	}
+	if len(away) > 0 {
+		c = ByCordon
+		why := name(away[0].host) + " " + f.p.Hosts[away[0].host].Unavailable
+		if n := len(away); n > 1 {
+			why = fmt.Sprintf("%d hosts take no VMs now, the first because %s", n, why)
+		}
+		parts, advice = append(parts, why), append(advice, Advice("bring "+name(away[0].host)+" back"))
 	}
 	// Memory: of a host that takes VMs, the one that lacks least.
 	slices.SortStableFunc(memory, func(a, b verdict) int { return cmp.Compare(a.deficit, b.deficit) })
@@ -204,32 +224,37 @@ func (s *placementTable) refusal(vm int, leaves []bool) (c Cause, why string, ad
 		} else {
 			parts = append(parts, fmt.Sprintf("%d hosts have too little memory for it, %s least: %s", n, name(v.host), size(v.deficit)))
 		}
-		advice = append(advice, fmt.Sprintf("free %s on %s", size(v.deficit), name(v.host)))
-		if !s.open[v.host] {
-			advice[len(advice)-1] += " and uncordon it"
+		free := Advice(fmt.Sprintf("free %s on %s", size(v.deficit), name(v.host)))
+		switch {
+		case s.open[v.host]:
+		case f.p.Hosts[v.host].Unavailable != "":
+			free += " and bring it back"
+		default:
+			free += " and uncordon it"
 		}
+		advice = append(advice, free)
 	}
 	say(yields, "could not give its VMs what they must have", "could not give their VMs what they must have")
 	if len(yields) > 0 {
 		c = ByYield
-		advice = append(advice, fmt.Sprintf("lower the least yield of %s, or of VMs on %s", f.of(vm).title(), name(yields[0].host)))
+		advice = append(advice, Advice(fmt.Sprintf("lower the least yield of %s, or of VMs on %s", f.of(vm).title(), name(yields[0].host))))
 	}
 	if len(rules) > 0 {
 		parts = append(parts, s.explainRules(vm, rules))
 		if len(rules) == all || c == "" {
 			c = ByRules
 		}
-		advice = append(advice, fmt.Sprintf("loosen the rules of %s", f.of(vm).title()))
+		advice = append(advice, Advice("loosen the rules of "+f.of(vm).title()))
 	}
 	if len(routes) > 0 {
 		parts = append(parts, s.explainRoutes(vm, routes))
 		if len(routes) == all || c == "" {
 			c = ByRoute
 		}
-		advice = append(advice, "have "+name(f.home[vm])+" reach "+name(routes[0].host))
+		advice = append(advice, Advice("have "+name(f.home[vm])+" reach "+name(routes[0].host)))
 	}
 	if all == 0 {
-		return ByCordon, "there is no other host", []string{"add a host", "stop it"}
+		return ByCordon, "there is no other host", []Advice{addHost, StopIt}
 	}
 	why = "no host can take it: "
 	for i, part := range parts {
@@ -238,7 +263,7 @@ func (s *placementTable) refusal(vm int, leaves []bool) (c Cause, why string, ad
 		}
 		why += part
 	}
-	return c, why, append(advice, "add a host", "stop it")
+	return c, why, append(advice, addHost, StopIt)
 }
 
 // explainRoutes says why a VM cannot be sent to hosts, equal reasons once.

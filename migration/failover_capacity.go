@@ -18,7 +18,7 @@ type Refusal struct {
 	Group, VM int
 	Cause     Cause
 	Why       string
-	Advice    []string
+	Advice    []Advice
 }
 
 // FailoverCapacity says for each host whether the others can run its VMs if it fails (N+1). restarts says which VMs of a

@@ -16,6 +16,8 @@ type Host struct {
 	Memory   float64 // bytes
 	Reserve  float64 // bytes of Memory that stay free whatever runs there
 	Cordoned bool    // keeps the VMs it has, takes no other, for a while neither
+	// Unavailable is why a host that is Cordoned here takes no VM though no operator cordoned it, as "is lost"; "" = one did.
+	Unavailable string
 
 	// Link is the network that moves from and to the host go over, by any name;
 	// hosts of equal Link share Limits.PerLink. "": one of its own.

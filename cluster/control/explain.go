@@ -2,7 +2,6 @@ package control
 
 import (
 	"fmt"
-	"strings"
 
 	"evenkeel/cluster/loop"
 	"evenkeel/cluster/state"
@@ -24,7 +23,7 @@ func Explain(v *View, vc state.VC) Explanation {
 	say := func(format string, args ...any) { out.Lines = append(out.Lines, fmt.Sprintf(format, args...)) }
 	say("%s is %s", vc.Name, view.State)
 	if view.State == state.VCQueued {
-		if strings.HasPrefix(vc.Decision.Summary, "preempted: ") {
+		if vc.Decision.Preempted {
 			say("%s", vc.Decision.Summary)
 		}
 		out.Decision = loop.Consider(v.Snapshot, vc, v.withMargin(loop.Env{Now: v.now, NewID: func() string { return "" }, Pools: poolsOf(v.live)}))

@@ -265,7 +265,7 @@ func (p *problem) restricted() *problem {
 	for j := range t.Hosts {
 		h, r := &t.Hosts[j], &p.headroom[j]
 		if deficit := p.explainHeadroom(j); deficit != "" && (r.cpu <= tooMuch*h.CPU || r.memory <= 0) && !h.Cordoned {
-			h.Cordoned, t.unavailable[h.Name] = true, "has no room for new VMs: "+deficit
+			h.Cordoned, h.Unavailable, t.unavailable[h.Name] = true, true, "has no room for new VMs: "+deficit
 			continue
 		}
 		h.CPU = max(0, h.CPU-max(0, r.unmarginedCPU-r.cpu))

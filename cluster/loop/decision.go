@@ -3,9 +3,7 @@ package loop
 import (
 	"fmt"
 	"math"
-	"slices"
 	"sort"
-	"strings"
 
 	"evenkeel/allocator"
 	"evenkeel/cluster/state"
@@ -26,7 +24,6 @@ func decision(p *problem, adm allocator.Admission, basis uint64, env Env) state.
 	if d.UpperBound == 0 {
 		d.UpperBound = allocator.Bound(p.Problem)
 	}
-	d.Advice = slices.DeleteFunc(slices.Clone(d.Advice), func(a string) bool { return p.unavailable[strings.TrimPrefix(a, "uncordon host ")] != "" })
 	for _, r := range adm.Reasons {
 		p.explainDeficit(&r)
 		if why := p.unavailable[r.Host]; why != "" && r.Cordoned {

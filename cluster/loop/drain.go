@@ -96,10 +96,11 @@ func (f *Fleet) Blockers(all []migration.Blocker) []Blocker {
 			}
 		}
 		for _, a := range b.Advice {
-			if a == "stop it" {
-				a = "have it shut down (on-blocked shutdown), or stop virtual cluster " + x.VC
+			text := string(a)
+			if a == migration.StopIt {
+				text = "have it shut down (on-blocked shutdown), or stop virtual cluster " + x.VC
 			}
-			x.Advice = append(x.Advice, a)
+			x.Advice = append(x.Advice, text)
 		}
 		out = append(out, x)
 	}

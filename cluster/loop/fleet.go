@@ -81,8 +81,8 @@ func NewFleet(s *state.Snapshot, env Env, see FleetObservation, o FleetOptions, 
 	}
 	for i, h := range f.hosts {
 		free := h.Usable()
-		shut := h.Cordoned || h.Lost.Proof != "" || env.Unavailable[h.Name] != ""
-		f.Hosts = append(f.Hosts, migration.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory), Cordoned: shut})
+		why := closedFor(h, env.Unavailable)
+		f.Hosts = append(f.Hosts, migration.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory), Cordoned: h.Cordoned || why != "", Unavailable: why})
 		for _, vm := range s.VMsOn(h.Name) {
 			if vm.ConsumesResources() && (vm.Phase == state.Stopping || vm.Goal != state.GoalRun) {
 				vc, _ := s.VC(vm.VC)

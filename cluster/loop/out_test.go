@@ -1,6 +1,7 @@
 package loop_test
 
 import (
+	"slices"
 	"testing"
 
 	"evenkeel/cluster/loop"
@@ -22,10 +23,14 @@ func TestOutOfReach(t *testing.T) {
 		if len(a.Decision.Hosts) != 1 || a.Decision.Hosts[0].Text != env.Unavailable["h1"] || a.Decision.Hosts[0].Cordoned {
 			t.Errorf("%s: reasons %+v", onFull, a.Decision.Hosts)
 		}
-		for _, advice := range a.Decision.Advice {
-			if advice == "uncordon host h1" {
-				t.Error("advice to open a host that was not closed")
-			}
+		if slices.Contains(a.Decision.Advice, "uncordon host h1") {
+			t.Error("advice to open a host that was not closed")
+		}
+		// The advice goes on to one that was.
+		c.host("h2", 4, 8*gib, state.Resources{})
+		c.must(state.KindHostCordon, state.HostCordon{Host: "h2", Cordoned: true})
+		if a := loop.Create(c.Snapshot(), vc("b", 0.5, group(1, 1, gib)), env); !slices.Contains(a.Decision.Advice, "uncordon host h2") {
+			t.Errorf("advice %q", a.Decision.Advice)
 		}
 	}
 }

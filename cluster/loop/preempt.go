@@ -42,7 +42,7 @@ func Preempt(s *state.Snapshot, p Preemption, env Env) *state.Plan {
 	if p.VM == "" {
 		vc.Admitted, vc.QueuedAt, vc.Groups = false, vc.CreatedAt, declared(vc.Groups)
 		plan.Text = "it goes back to the queue: " + p.Reason
-		vc.Decision = state.Decision{At: env.Now, Summary: "preempted: " + p.Reason, Basis: s.Index()}
+		vc.Decision = state.Decision{At: env.Now, Preempted: true, Summary: "preempted: " + p.Reason, Basis: s.Index()}
 	}
 	plan.VC, plan.AffectedHosts = &vc, sorted(affected)
 	return plan

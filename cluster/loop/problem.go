@@ -98,17 +98,20 @@ func (p *problem) take(at int, vm state.VM, g state.Group) {
 	p.reserve[at].Add(c.Deficit)
 }
 
-// shut takes hosts out for which nothing may be decided: those that out names, which have not reported in this term or do not
-// answer, and those that are lost.
-func (p *problem) shut(out map[string]string) {
+// closedFor says why nothing may be decided for a host: it has not reported in this term, does not answer, or is lost. "" = it may.
+func closedFor(h state.Host, unavailable map[string]string) string {
+	if h.Lost.Proof != "" {
+		return "is lost: " + h.Lost.Text
+	}
+	return unavailable[h.Name]
+}
+
+// shut takes hosts out for which nothing may be decided.
+func (p *problem) shut(unavailable map[string]string) {
 	p.unavailable = map[string]string{}
 	for i, h := range p.hosts {
-		why := out[h.Name]
-		if h.Lost.Proof != "" {
-			why = "is lost: " + h.Lost.Text
-		}
-		if why != "" {
-			p.unavailable[h.Name], p.Hosts[i].Cordoned = why, true
+		if why := closedFor(h, unavailable); why != "" {
+			p.unavailable[h.Name], p.Hosts[i].Cordoned, p.Hosts[i].Unavailable = why, true, true
 		}
 	}
 }

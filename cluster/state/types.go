@@ -199,6 +199,7 @@ type CloudInit struct {
 type Decision struct {
 	At         time.Time    `json:"at,omitzero"`
 	Admitted   bool         `json:"admitted"`
+	Preempted  bool         `json:"preempted,omitempty"` // it was in, and is back in the queue: the summary says for whom
 	Summary    string       `json:"summary"`
 	Hosts      []HostReason `json:"hosts,omitempty"`  // why each host could not take it
 	Advice     []string     `json:"advice,omitempty"` // what would make it fit
