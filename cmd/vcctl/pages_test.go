@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -286,7 +287,11 @@ func (p *page) newcomer(t *testing.T) (socket string, end func()) {
 	wg.Go(func() {
 		_ = server.ServeSetup(ctx, socket, &outside{name: "h8", dir: filepath.Join(dir, "h8"), connect: p.Connect}, (*audit.Log)(nil), slog.New(slog.DiscardHandler))
 	})
-	for _, err := os.Stat(socket); err != nil; _, err = os.Stat(socket) {
+	for { // the file is there before the socket takes connections
+		if conn, err := net.Dial("unix", socket); err == nil {
+			_ = conn.Close()
+			break
+		}
 		runtime.Gosched()
 	}
 	return socket, func() {
