@@ -9,6 +9,7 @@ import (
 	"evenkeel/api/v1"
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
 )
 
@@ -29,15 +30,15 @@ func (s *Server) registerRightsizing(api huma.API) {
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}
-			return &answerOf[v1.Rightsizing]{Body: rightsizing(now)}, nil
+			return &answerOf[v1.Rightsizing]{Body: rightsizingOf(now)}, nil
 		})
 }
 
-func rightsizing(x control.RightsizingStatus) v1.Rightsizing {
+func rightsizingOf(x control.RightsizingStatus) v1.Rightsizing {
 	return v1.Rightsizing{Mode: string(x.Settings.Mode), Needs: x.Settings.Needs, Aggressiveness: x.Settings.Aggressiveness, EvaluatedAt: x.EvaluatedAt,
 		Reclaimed: v1.Resources{CPU: x.Reclaimed.CPU, Memory: v1.Size(x.Reclaimed.Memory)}, Waiting: append([]string{}, x.Waiting...),
 		Admission: admission(x.Admission),
-		VMs: each(x.VMs, func(m loop.Recommendation) v1.RightsizedVM {
+		VMs: each(x.VMs, func(m rightsizing.Recommendation) v1.RightsizedVM {
 			return v1.RightsizedVM{VM: m.Name, VirtualCluster: m.VC, Host: m.Host, CPU: m.CPU, Need: m.Need, Memory: v1.Size(m.Memory), Balloon: v1.Size(m.Next),
 				UnderPressure: m.UnderPressure, ShortCPU: m.ShortCPU, ShortMemory: v1.Size(m.ShortMemory), Excluded: m.Excluded != "", Reason: m.Text}
 		}),
@@ -50,7 +51,7 @@ func rightsizing(x control.RightsizingStatus) v1.Rightsizing {
 func admission(x control.AdmissionStatus) v1.Admission {
 	return v1.Admission{InForce: x.InForce, Quality: reportedOrNil(x.Quality), Target: x.Target,
 		Margins: each(x.Margins, func(p control.MarginStatus) v1.Margin {
-			b := loop.BufferFor(p.Aggressiveness)
+			b := rightsizing.BufferFor(p.Aggressiveness)
 			return v1.Margin{Aggressiveness: p.Aggressiveness, Factor: p.Factor, Start: p.Start, Min: p.Min, Max: p.Max, K1: b.K1, K2: b.K2}
 		}),
 		Hosts: each(x.Hosts, func(h control.HostHeadroom) v1.HostHeadroom {

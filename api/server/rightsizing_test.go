@@ -14,6 +14,7 @@ import (
 	"evenkeel/api/server"
 	"evenkeel/api/v1"
 	"evenkeel/cluster/control"
+	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
 )
 
@@ -113,7 +114,7 @@ func TestRightsizingMetrics(t *testing.T) {
 		if text := metrics(control.RightsizingStats{}); text != "" {
 			t.Errorf("before the first look:\n%s", text)
 		}
-		got := metrics(control.RightsizingStats{Mode: state.RightsizingOn, Reclaimed: state.Resources{CPU: 2.5, Memory: 3 << 30}, VMs: 7, UnderPressure: 2, Excluded: 3, Preempted: 4, ShortCPU: 1.5, ShortMemory: 0.25,
+		got := metrics(control.RightsizingStats{Stats: rightsizing.Stats{Mode: state.RightsizingOn, Reclaimed: state.Resources{CPU: 2.5, Memory: 3 << 30}, VMs: 7, UnderPressure: 2, Excluded: 3, Preempted: 4, ShortCPU: 1.5, ShortMemory: 0.25},
 			Quality: 0.97, Margins: [3]control.MarginStatus{{Aggressiveness: "conservative", Factor: 1.75}, {Aggressiveness: "balanced", Factor: 1.25}, {Aggressiveness: "aggressive", Factor: 1.01}}})
 		want := `# HELP evenkeel_rightsizing_margin_factor By how much larger estimated needs count where new VMs are placed, in the shadow would count; of the leader only.
 # TYPE evenkeel_rightsizing_margin_factor gauge

@@ -13,6 +13,9 @@ type Resources struct {
 	Memory int64   `json:"memory"`
 }
 
+// MinCPU is the least share that a host can enforce, cores: no VM runs with less.
+const MinCPU = 0.001
+
 // tolerance of sums of float64 cores against a limit, relative.
 const tolerance = 1e-9
 

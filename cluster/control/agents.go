@@ -159,7 +159,8 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 			return fmt.Errorf("report of host %s: %w", r.Host, err)
 		}
 	}
-	c.rightsizing.observe(s, r, c.o.Now().UTC())
+	c.rightsizing.Load().Observe(s, r, c.o.Now().UTC())
+	c.admissionMargin.Load().heard(r.Host, r.Available, c.o.Now().UTC())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	live, reported := c.live[r.Host]

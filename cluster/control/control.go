@@ -21,6 +21,7 @@ import (
 	"evenkeel/cluster/lease"
 	"evenkeel/cluster/loop"
 	"evenkeel/cluster/node"
+	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/waits"
 )
@@ -88,14 +89,16 @@ type Control struct {
 	capacity loop.CapacityIndex // under planning
 	inflight inflightPlans
 
-	wake        chan struct{} // wakes the loop
-	desired     desiredCache
-	counters    counters
-	moves       moving
-	drains      draining
-	rightsizing rightsizing
-	used        tokenUses
-	waiting     struct {
+	wake            chan struct{} // wakes the loop
+	desired         desiredCache
+	counters        counters
+	moves           moving
+	drains          draining
+	rightsizing     atomic.Pointer[rightsizing.Runner] // of this term
+	admissionMargin atomic.Pointer[admissionMargin]    // of this term
+	evaluations     atomic.Uint64                      // of needs after which VMs may be started again
+	used            tokenUses
+	waiting         struct {
 		sync.Mutex
 		tracker waits.Tracker
 	}
@@ -131,8 +134,11 @@ func New(o Options) *Control {
 	if o.Clock == nil {
 		o.Clock = lease.Boottime
 	}
-	return &Control{o: o, log: o.Logger, live: map[string]HostLive{}, leases: lease.NewTable(o.Lease, o.Clock()), wake: make(chan struct{}, 1), planning: make(chan struct{}, 1),
-		fencing: map[string]*fencing{}, sourceLost: map[string]lostSince{}, ids: ulid.Monotonic(o.Entropy, 0), desired: desiredCache{by: map[string]cachedDesired{}}, rightsizing: rightsizing{wake: make(chan struct{}, 1)}}
+	c := &Control{o: o, log: o.Logger, live: map[string]HostLive{}, leases: lease.NewTable(o.Lease, o.Clock()), wake: make(chan struct{}, 1), planning: make(chan struct{}, 1),
+		fencing: map[string]*fencing{}, sourceLost: map[string]lostSince{}, ids: ulid.Monotonic(o.Entropy, 0), desired: desiredCache{by: map[string]cachedDesired{}}}
+	c.admissionMargin.Store(newAdmissionMargin())
+	c.rightsizing.Store(c.newRightsizing()) // of a server that does not lead: it knows nothing
+	return c
 }
 
 // StartTerm begins a term in which this server leads: nothing is known of any host, and each lease counts as renewed now.
@@ -148,7 +154,8 @@ func (c *Control) StartTerm(ctx context.Context, term uint64, id string) error {
 	c.moves.startTerm()
 	c.drains.startTerm()
 	s := c.o.State.Snapshot()
-	c.rightsizing.startTerm(c.o.Now().UTC(), s)
+	c.admissionMargin.Store(newAdmissionMargin())
+	c.rightsizing.Store(c.newRightsizing())
 	if _, ok := s.Meta(); ok {
 		return nil
 	}
@@ -230,14 +237,15 @@ func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
 	}
 	v.fill = sync.OnceFunc(func() { c.fill(v) })
 	v.Late = sync.OnceValue(c.Late)
-	v.blockers, v.recommendations, v.period = c.drains.of, sync.OnceValue(c.rightsizing.recommendations), c.o.Period
+	v.blockers, v.recommendations, v.period = c.drains.of, sync.OnceValue(c.rightsizing.Load().Recommendations), c.o.Period
 	v.withMargin = func(env loop.Env) loop.Env { return c.withMargin(v.Snapshot, env) }
 	return v, nil
 }
 
 // fill adds to a view what agents reported, all at one time.
 func (c *Control) fill(v *View) {
-	v.live, v.leases, v.unavailable, v.availability = map[string]HostLive{}, map[string]leaseView{}, c.unavailable(v.Snapshot), c.rightsizing.availability()
+	_, availability := c.admissionMargin.Load().inForce(state.RightsizingOff)
+	v.live, v.leases, v.unavailable, v.availability = map[string]HostLive{}, map[string]leaseView{}, c.unavailable(v.Snapshot), availability
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, l := range c.live {

@@ -10,7 +10,7 @@ import (
 
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/history"
-	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
 	"evenkeel/forecast"
 	"evenkeel/hypervisor"
@@ -107,7 +107,7 @@ func (c *Control) Forecast(ctx context.Context, name, resource string, steps int
 	case err != nil:
 		return agent.VMForecast{}, Need{}, vm, &Unreachable{VM: vm.Name, Host: vm.Host, Err: err}
 	}
-	need.by(f.Ahead, loop.BufferFor(aggressiveness))
+	need.by(f.Ahead, rightsizing.BufferFor(aggressiveness))
 	f.Ahead = f.Ahead[:max(0, min(steps, len(f.Ahead)))]
 	return f, need, vm, nil
 }

@@ -2,10 +2,12 @@ package control
 
 import (
 	"maps"
+	"sync"
 	"time"
 
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
 	"evenkeel/forecast"
 )
@@ -44,8 +46,9 @@ type HostHeadroom struct {
 }
 
 // admissionMargin is the margin between estimates and what new VMs may count on. The leader keeps it; a new leader begins
-// again. The lock of rightsizing guards all of it.
+// again.
 type admissionMargin struct {
+	mu           sync.Mutex
 	availability map[string]loop.HostAvailability
 	mode         state.RightsizingMode // in which the penalties were begun
 	margins      [len(boldnesses)]forecast.Penalty
@@ -54,8 +57,8 @@ type admissionMargin struct {
 	until        time.Time
 }
 
-func (d *admissionMargin) startTerm() {
-	*d = admissionMargin{availability: map[string]loop.HostAvailability{}, quality: -1}
+func newAdmissionMargin() *admissionMargin {
+	return &admissionMargin{availability: map[string]loop.HostAvailability{}, quality: -1}
 }
 
 // in begins the penalties again if the mode has changed: what shadow mode observed of what would have been proves nothing of
@@ -72,14 +75,18 @@ func (d *admissionMargin) in(mode state.RightsizingMode) {
 
 // heard takes in the availability that a host reported.
 func (d *admissionMargin) heard(host string, a *agent.Available, now time.Time) {
-	if a == nil || d.availability == nil {
+	if a == nil {
 		return
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.availability[host] = loop.HostAvailability{At: now, Available: state.Resources(a.Available), Used: state.Resources(a.Used), VMs: a.VMs}
 }
 
 // observe takes in the result of an evaluation, and updates the penalties once a period.
-func (d *admissionMargin) observe(out *loop.Rightsizing, now time.Time, period time.Duration) {
+func (d *admissionMargin) observe(out *rightsizing.Result, now time.Time, period time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.in(out.Mode)
 	if out.Mode == state.RightsizingOff {
 		return
@@ -87,7 +94,7 @@ func (d *admissionMargin) observe(out *loop.Rightsizing, now time.Time, period t
 	for i := range out.VMs {
 		v := &out.VMs[i]
 		d.all++
-		if v.ShortCPU <= 0 && !underMemoryPressure(v, out.Mode) {
+		if v.ShortCPU <= 0 && !v.MemoryDeficit(out.Mode) {
 			d.good++
 		}
 	}
@@ -108,11 +115,6 @@ func (d *admissionMargin) observe(out *loop.Rightsizing, now time.Time, period t
 	}
 }
 
-// underMemoryPressure says whether the VM is given less than it uses, or in shadow mode would be.
-func underMemoryPressure(v *loop.Recommendation, mode state.RightsizingMode) bool {
-	return v.ShortMemory > 0 || mode == state.RightsizingOn && v.UnderPressure
-}
-
 // margin returns the margin as it is now.
 func (d *admissionMargin) margin() loop.Margin {
 	p := loop.Margin{Quality: d.quality}
@@ -129,19 +131,18 @@ func (c *Control) withMargin(s *state.Snapshot, env loop.Env) loop.Env {
 	if meta.Settings.Rightsizing.WithDefaults().Mode != state.RightsizingOn || !c.o.Log.Leads() {
 		return env
 	}
-	x := &c.rightsizing
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.margin.in(state.RightsizingOn) // it may have been switched on since the last look
-	env.Margin, env.Availability = x.margin.margin(), maps.Clone(x.margin.availability)
+	env.Margin, env.Availability = c.admissionMargin.Load().inForce(state.RightsizingOn)
 	return env
 }
 
-// availability returns the availability that hosts reported.
-func (x *rightsizing) availability() map[string]loop.HostAvailability {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return maps.Clone(x.margin.availability)
+// inForce returns the margin and the reported availability in that mode, which may have begun since the last evaluation.
+func (d *admissionMargin) inForce(mode state.RightsizingMode) (loop.Margin, map[string]loop.HostAvailability) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if mode != state.RightsizingOff {
+		d.in(mode)
+	}
+	return d.margin(), maps.Clone(d.availability)
 }
 
 // admission returns the present status of admission.
@@ -150,19 +151,22 @@ func (c *Control) admission(s *state.Snapshot) AdmissionStatus {
 	mode := meta.Settings.Rightsizing.WithDefaults().Mode
 	env := loop.Env{Now: c.o.Now().UTC(), Unavailable: c.unavailable(s), Period: c.o.Period}
 	out := AdmissionStatus{InForce: mode == state.RightsizingOn, Target: forecast.QualityPenalty.Target, Quality: -1}
-	x := &c.rightsizing
-	x.mu.Lock()
-	env.Availability = maps.Clone(x.margin.availability)
-	if mode != state.RightsizingOff {
-		x.margin.in(mode)
-		env.Margin, out.Quality = x.margin.margin(), x.margin.quality
-		for _, text := range boldnesses {
-			out.Margins = append(out.Margins, MarginStatus{Aggressiveness: text, Factor: env.Margin.Of(text), MarginSettings: loop.MarginFor(text)})
-		}
+	env.Margin, env.Availability = c.admissionMargin.Load().inForce(mode)
+	if mode == state.RightsizingOff {
+		env.Margin = loop.Margin{}
+	} else {
+		out.Quality, out.Margins = env.Margin.Quality, marginsOf(env.Margin)
 	}
-	x.mu.Unlock()
 	for _, headroom := range loop.HeadroomForNew(s, env) {
 		out.Hosts = append(out.Hosts, HostHeadroom{Headroom: headroom, Availability: env.Availability[headroom.Host]})
+	}
+	return out
+}
+
+func marginsOf(m loop.Margin) []MarginStatus {
+	out := make([]MarginStatus, len(boldnesses))
+	for i, text := range boldnesses {
+		out[i] = MarginStatus{Aggressiveness: text, Factor: m.Of(text), MarginSettings: loop.MarginFor(text)}
 	}
 	return out
 }

@@ -28,28 +28,35 @@ type rightsizedHost struct {
 	ahead     time.Duration // its clock is, of the leader's
 	mute      bool          // it forecasts nothing new
 	late      time.Duration // what it forecasts rests on what was measured so long ago
+	end       func()        // of the term
+}
+
+// lead begins a term; the one before it has ended.
+func (h *rightsizedHost) lead(term uint64) {
+	h.t.Helper()
+	ctx, cancel := context.WithCancel(h.t.Context())
+	if err := h.StartTerm(ctx, term, "c"); err != nil {
+		h.t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); h.Run(ctx) }()
+	h.end = func() { cancel(); <-done }
 }
 
 func recommendationIn(t *testing.T, f func(t *testing.T, h *rightsizedHost)) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
 		store := state.New()
 		h := &rightsizedHost{t: t, store: store, use: map[string]state.Resources{}, press: map[string]bool{}}
 		h.Control = control.New(control.Options{State: store, Log: &lateLog{store: store}, Settings: state.DefaultSettings(), Logger: slog.New(slog.DiscardHandler),
 			Inspect: func(img state.Image) (state.Image, error) { return img, nil },
 			Clock:   func() lease.Instant { return lease.Instant(time.Now().UnixNano()) }})
-		if err := h.StartTerm(ctx, 1, "c"); err != nil {
-			t.Fatal(err)
-		}
+		h.lead(1)
+		defer func() { h.end() }()
 		h.report()
-		if _, _, err := h.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, control.Call{}); err != nil {
+		if _, _, err := h.AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, control.Call{}); err != nil {
 			t.Fatal(err)
 		}
-		done := make(chan struct{})
-		go func() { defer close(done); h.Run(ctx) }()
 		f(t, h)
-		cancel()
-		<-done
 	})
 }
 
@@ -171,9 +178,8 @@ func TestTheShadowOutlivesTheLeader(t *testing.T) {
 		if minutes < 90 || vms < 90 || hours < 2 {
 			t.Fatalf("%g minutes, %g VM-minutes in %d hours", minutes, vms, hours)
 		}
-		if err := h.StartTerm(t.Context(), 2, ""); err != nil {
-			t.Fatal(err)
-		}
+		h.end()
+		h.lead(2)
 		again, _, hours2 := evaluated()
 		if again < minutes-11 || again > minutes || hours2 != hours {
 			t.Errorf("the next leader knows of %g of %g minutes, in %d of %d hours", again, minutes, hours2, hours)

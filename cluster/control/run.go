@@ -31,7 +31,7 @@ const retryAfter = time.Second
 func (c *Control) Run(ctx context.Context) {
 	var drains sync.WaitGroup
 	drains.Go(func() { c.emptyHosts(ctx) })
-	drains.Go(func() { c.rightsizeOn(ctx) })
+	drains.Go(func() { c.rightsizing.Load().Run(ctx) })
 	drains.Go(func() { c.keepTokenUses(ctx) })
 	drains.Go(func() { c.watchWaits(ctx) })
 	defer drains.Wait()
@@ -78,7 +78,7 @@ type planInputs struct {
 
 func (c *Control) inputsOf(s *state.Snapshot, env loop.Env) planInputs {
 	m, _ := s.Meta()
-	return planInputs{s.PlacementIndex(), m.SettingsIndex, namesOf(env.Unavailable), strings.Join(env.Awaited, " "), c.moves.on.Load(), c.rightsizing.again.Load(), c.relisted.Load()}
+	return planInputs{s.PlacementIndex(), m.SettingsIndex, namesOf(env.Unavailable), strings.Join(env.Awaited, " "), c.moves.on.Load(), c.evaluations.Load(), c.relisted.Load()}
 }
 
 // stage proposes one plan, if there is one to propose. idle are the inputs for which there last was none: most changes of the

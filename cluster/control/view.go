@@ -6,6 +6,7 @@ import (
 
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/waits"
 	"evenkeel/hypervisor"
@@ -79,7 +80,7 @@ type View struct {
 	// blockers that were found last of a host that is emptied.
 	blockers func(host string) []Blocker
 	// recommendations is what was found last of what VMs need, by their ids.
-	recommendations func() map[string]loop.Recommendation
+	recommendations func() map[string]rightsizing.Recommendation
 	// withMargin adds the margin by which new VMs are placed where needs are estimated, and the availability that hosts report.
 	withMargin   func(loop.Env) loop.Env
 	availability map[string]loop.HostAvailability

@@ -142,7 +142,7 @@ const minFastPathHosts = 64
 // Each VM goes where most is left, so that many that come at once start side by side.
 func (r *CapacityIndex) TryFastPath(s *state.Snapshot, vc state.VC, env Env, shut func(host string) bool) (Answer, bool) {
 	r.follow(s)
-	special := func(g state.Group) bool { return !g.Affinity.Empty() || g.CPU < minCPU }
+	special := func(g state.Group) bool { return !g.Affinity.Empty() || g.CPU < capacity.MinCPU }
 	if len(r.list) < minFastPathHosts || slices.ContainsFunc(vc.Groups, special) {
 		return Answer{}, false
 	}

@@ -318,7 +318,8 @@ func (x *drainer) shutDown(whys map[string]string) DrainStep {
 			continue
 		}
 		vc, _ := x.s.VC(vm.VC)
-		vm = leaving(vm, vc, state.GoalStop)
+		g, _ := vc.GroupOf(vm)
+		vm = vm.Leaving(g, state.GoalStop)
 		vm.Reason = fmt.Sprintf("shut down to empty host %s: %s", x.h.Name, why)
 		p.VMs = append(p.VMs, vm)
 	}

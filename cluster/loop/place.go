@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"evenkeel/allocator"
+	"evenkeel/cluster/capacity"
 	"evenkeel/cluster/state"
 )
 
@@ -258,21 +259,11 @@ func surplus(s *state.Snapshot, vc state.VC) []state.VM {
 	var out []state.VM
 	for _, vm := range s.VMsOf(vc.ID) {
 		if vm.Goal != state.GoalDelete && !stay[vm.ID] {
-			out = append(out, leaving(vm, old, state.GoalDelete))
+			g, _ := old.GroupOf(vm)
+			out = append(out, vm.Leaving(g, state.GoalDelete))
 		}
 	}
 	return out
-}
-
-// leaving returns the VM on its way to goal: it keeps its cap and its memory until its host reports that it is gone.
-func leaving(vm state.VM, vc state.VC, goal state.Goal) state.VM {
-	vm.Goal = goal
-	switch vm.Phase {
-	case state.Starting, state.Running:
-		g, _ := vc.GroupOf(vm)
-		vm.Phase, vm.Frozen = state.Stopping, max(vm.Frozen, g.Allocation) // one that moves has what it had then
-	}
-	return vm
 }
 
 // changed drops the rows that have not changed.
@@ -296,25 +287,17 @@ func Delete(s *state.Snapshot, vc state.VC, _ Env) Answer {
 	return leave(s, vc, state.GoalDelete, "deleting", "deletion requested")
 }
 
-// declared returns the groups without their estimates.
-func declared(groups []state.Group) []state.Group {
-	groups = slices.Clone(groups)
-	for i := range groups {
-		groups[i].Estimated = 0
-	}
-	return groups
-}
-
 func leave(s *state.Snapshot, vc state.VC, goal state.Goal, verb, text string) Answer {
 	old := vc
-	vc.Goal, vc.Admitted, vc.QueuedAt, vc.Groups = goal, false, time.Time{}, declared(vc.Groups)
+	vc.Goal, vc.Admitted, vc.QueuedAt, vc.Groups = goal, false, time.Time{}, state.Declared(vc.Groups)
 	affected := map[string]bool{}
 	var vms []state.VM
 	for _, vm := range s.VMsOf(vc.ID) {
 		if vm.Goal == state.GoalDelete {
 			continue
 		}
-		vms = append(vms, leaving(vm, old, goal))
+		g, _ := old.GroupOf(vm)
+		vms = append(vms, vm.Leaving(g, goal))
 		affected[vm.Host] = true
 	}
 	return Answer{Plan: &state.Plan{Basis: s.Index(), Verb: verb, VC: &vc, VCVersion: old.ModifyIndex,
@@ -330,7 +313,7 @@ func Reallocate(s *state.Snapshot) *state.Plan {
 		return nil
 	}
 	for i := range p.Groups {
-		p.Groups[i].MinYield = max(p.groups[i].vc.MinYield, min(1, minCPU/p.Groups[i].CPU))
+		p.Groups[i].MinYield = max(p.groups[i].vc.MinYield, min(1, capacity.MinCPU/p.Groups[i].CPU))
 	}
 	sol, err := allocator.Allocate(p.Problem)
 	if err != nil {

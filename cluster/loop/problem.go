@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"evenkeel/allocator"
+	"evenkeel/cluster/capacity"
 	"evenkeel/cluster/state"
 )
 
@@ -213,13 +214,10 @@ func (p *problem) keepShare(vm state.VM, g state.Group) float64 {
 	return 1
 }
 
-// minCPU is the least share a host can enforce, cores: no VM runs with less.
-const minCPU = 0.001
-
 // minYieldOf is the minimum yield of a group that is to run: that of the least share, but no more than it has if its host has
 // nothing left to give.
 func minYieldOf(g state.Group) float64 {
-	y := min(1, minCPU/g.Need())
+	y := min(1, capacity.MinCPU/g.Need())
 	if g.Allocation > 0 {
 		y = min(y, g.Yield())
 	}

@@ -8,21 +8,22 @@ import (
 	"pgregory.net/rapid"
 
 	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
 )
 
 // rightsized is a cluster whose VMs use something, minute by minute.
 type rightsized struct {
 	*cluster
-	x    loop.Rightsizer
+	x    rightsizing.Rightsizer
 	now  time.Time
 	use  map[string]state.Resources // by VM name
-	odd  map[string]func(*loop.VMObservation)
-	last loop.Rightsizing
+	odd  map[string]func(*rightsizing.VMObservation)
+	last rightsizing.Result
 }
 
 func newRightsized(t failer, mode state.RightsizingMode, hosts ...string) *rightsized {
-	c := &rightsized{cluster: newCluster(t, hosts...), now: start, use: map[string]state.Resources{}, odd: map[string]func(*loop.VMObservation){}}
+	c := &rightsized{cluster: newCluster(t, hosts...), now: start, use: map[string]state.Resources{}, odd: map[string]func(*rightsizing.VMObservation){}}
 	c.set(state.RightsizingSettings{Mode: mode})
 	return c
 }
@@ -48,10 +49,10 @@ func (c *rightsized) run(name string, needs string, role string, count int, decl
 }
 
 // minute passes: hosts report, the leader looks, hosts follow.
-func (c *rightsized) minute() loop.Rightsizing {
+func (c *rightsized) minute() rightsizing.Result {
 	c.t.Helper()
 	c.now = c.now.Add(time.Minute)
-	in := loop.Observations{Now: c.now, Since: start.Add(-time.Hour), VMs: map[string]loop.VMObservation{}}
+	in := rightsizing.Observations{Now: c.now, Since: start.Add(-time.Hour), VMs: map[string]rightsizing.VMObservation{}}
 	s := c.Snapshot()
 	for _, vm := range s.VMs() {
 		use, runs := c.use[vm.Name]
@@ -60,14 +61,14 @@ func (c *rightsized) minute() loop.Rightsizing {
 		}
 		x, _ := s.VC(vm.VC)
 		g, _ := x.GroupOf(vm)
-		ahead := func(mean float64) loop.Ahead {
-			a := loop.Ahead{Trusted: true}
+		ahead := func(mean float64) rightsizing.Ahead {
+			a := rightsizing.Ahead{Trusted: true}
 			for range 10 {
 				a.Mean, a.Deviation = append(a.Mean, mean), append(a.Deviation, mean/100)
 			}
 			return a
 		}
-		see := loop.VMObservation{Generation: vm.Generation, Until: c.now, CPU: ahead(use.CPU), Memory: ahead(float64(use.Memory)), At: c.now,
+		see := rightsizing.VMObservation{Generation: vm.Generation, Until: c.now, CPU: ahead(use.CPU), Memory: ahead(float64(use.Memory)), At: c.now,
 			Cap: g.Allocation, Used: min(use.CPU, g.Allocation), MemoryUsed: min(use.Memory, vm.Due(g)), Balloon: vm.Due(g), Reports: true, Follows: true}
 		if use.Memory > vm.Due(g)*9/10 && use.Memory < g.Memory {
 			see.Pressure = "available memory is under a tenth of its balloon"
@@ -86,7 +87,7 @@ func (c *rightsized) minute() loop.Rightsizing {
 		c.keepsLimits(before)
 	}
 	for _, p := range c.last.Preempt {
-		if plan := loop.Preempt(c.Snapshot(), p, loop.Env{Now: c.now}); plan != nil {
+		if plan := rightsizing.Preempt(c.Snapshot(), p, c.now); plan != nil {
 			c.enact("preempt", plan)
 		}
 	}
@@ -299,15 +300,15 @@ func TestOptionalMemoryGoesFirst(t *testing.T) {
 // VMs that rightsizing leaves alone, and why.
 func TestLeftAlone(t *testing.T) {
 	for name, x := range map[string]struct {
-		edit func(*loop.VMObservation)
+		edit func(*rightsizing.VMObservation)
 		why  string
 	}{
-		"no driver":       {func(s *loop.VMObservation) { s.Reports = false }, "no balloon driver"},
-		"does not follow": {func(s *loop.VMObservation) { s.Follows = false }, "does not follow"},
-		"not trusted":     {func(s *loop.VMObservation) { s.Memory.Trusted, s.Memory.Reason = false, "too few values" }, "too few values"},
-		"stale":           {func(s *loop.VMObservation) { s.Until = s.Until.Add(-time.Hour) }, "nothing new is forecast"},
-		"no estimate":     {func(s *loop.VMObservation) { s.Generation = 0 }, "nothing new is forecast"},
-		"not measured":    {func(s *loop.VMObservation) { s.At = time.Time{} }, "not measured"},
+		"no driver":       {func(s *rightsizing.VMObservation) { s.Reports = false }, "no balloon driver"},
+		"does not follow": {func(s *rightsizing.VMObservation) { s.Follows = false }, "does not follow"},
+		"not trusted":     {func(s *rightsizing.VMObservation) { s.Memory.Trusted, s.Memory.Reason = false, "too few values" }, "too few values"},
+		"stale":           {func(s *rightsizing.VMObservation) { s.Until = s.Until.Add(-time.Hour) }, "nothing new is forecast"},
+		"no estimate":     {func(s *rightsizing.VMObservation) { s.Generation = 0 }, "nothing new is forecast"},
+		"not measured":    {func(s *rightsizing.VMObservation) { s.At = time.Time{} }, "not measured"},
 	} {
 		c := newRightsized(t, state.RightsizingOn, "h1")
 		c.run("a", state.NeedsEstimated, "core", 1, r(2, 3*gib), r(0.3, gib))

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
 )
 
@@ -41,7 +41,7 @@ func TestShortOnTraces(t *testing.T) {
 				}
 				deviation := math.Sqrt(sum / float64(max(1, n)))
 				c.use[name] = r(0.05, use)
-				c.odd[name] = func(see *loop.VMObservation) {
+				c.odd[name] = func(see *rightsizing.VMObservation) {
 					for k := range see.Memory.Deviation {
 						see.Memory.Deviation[k] = deviation
 					}

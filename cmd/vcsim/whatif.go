@@ -15,7 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"evenkeel/api/v1"
-	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
 	"evenkeel/sim/replay"
 )
@@ -157,7 +157,7 @@ func settingsNamed(name string, step float64, floors []float64) (replay.Policy, 
 	case state.Conservative, state.Balanced, state.Aggressive:
 		p := &replay.Rightsizing{Label: name, Trust: 3, Optional: true, Floors: floors}
 		ownSettings(p)
-		p.Buffer, p.Foresight, p.Options.MinAge = loop.BufferFor(name), &replay.Series{Steps: max(1, int(600/step))}, 600 // the next ten minutes, as production looks ahead
+		p.Buffer, p.Foresight, p.Options.MinAge = rightsizing.BufferFor(name), &replay.Series{Steps: max(1, int(600/step))}, 600 // the next ten minutes, as production looks ahead
 		return p, nil
 	}
 	p, err := policyOn(name, nil)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
+	"path"
 	"slices"
 	"strings"
 )
@@ -11,6 +12,11 @@ import (
 // deterministic packages give the same answer for the same input: the pure
 // ones, and those whose decisions every member of the cluster must repeat.
 var deterministic = append([]string{"cluster/state", "cluster/loop", "cluster/lease"}, pure...)
+
+// decides says whether a file only decides. In packages below cluster/scheduler all files do but the runner.
+func decides(f *GoFile, packages []string) bool {
+	return withinAny(f.Dir, packages) || within(f.Dir, "cluster/scheduler") && path.Base(f.Path) != "run.go"
+}
 
 // clock are the names of package time that look at the clock or wait for it.
 var clock = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
@@ -37,11 +43,13 @@ func checkCalls(r *Repo) (findings []Finding) {
 			switch {
 			case from == "os" && slices.Contains(environment, what) && !within(f.Dir, "cmd"):
 				add("and only cmd looks at the process around it", "take the value, reader or writer as an argument; return an error instead of exiting")
-			case !withinAny(f.Dir, deterministic):
+			case !decides(f, deterministic):
 			case from == "time" && slices.Contains(clock, what):
 				add("and "+f.Dir+" must give the same answer for the same input", "let the time come in with the command, the snapshot or the call")
 			case (from == "math/rand" || from == "math/rand/v2") && !slices.Contains(seeded, what):
 				add("and "+f.Dir+" must give the same answer for the same input", "draw from a generator made from a seed that came in: rand.New(rand.NewPCG(seed, 0))")
+			case within(f.Dir, "cluster/scheduler") && slices.Contains([]string{"context", "sync", "os", "net", "net/http", "log/slog"}, from):
+				add("and only run.go of a scheduler does anything", "let the value come in with the call")
 			case from == "crypto/rand" || strings.HasPrefix(from, "github.com/oklog/ulid"):
 				add("and "+f.Dir+" must give the same answer for the same input", "let ids come in with the command; cluster/control makes them")
 			}
@@ -56,7 +64,7 @@ var single = slices.Concat(pure, []string{"cluster/loop"})
 // checkGoroutines: who wants two answers at once of a package that decides calls it twice at once.
 func checkGoroutines(r *Repo) (findings []Finding) {
 	for _, f := range r.Go {
-		if f.Test || !withinAny(f.Dir, single) {
+		if f.Test || !decides(f, single) {
 			continue
 		}
 		ast.Inspect(f.AST, func(n ast.Node) bool {
@@ -85,7 +93,7 @@ func checkGlobals(r *Repo) (findings []Finding) {
 	globals := map[string]bool{} // "dir name"
 	var files []*GoFile
 	for _, f := range r.Go {
-		if f.Test || !withinAny(f.Dir, deterministic) {
+		if f.Test || !decides(f, deterministic) {
 			continue
 		}
 		files = append(files, f)

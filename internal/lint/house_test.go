@@ -136,7 +136,8 @@ func TestRules(t *testing.T) {
 			"forecast: links evenkeel/sim/baseline by way of forecast -> evenkeel/sim/baseline",
 		}},
 		{"clock, dice, environment", "calls", map[string]string{
-			"allocator/a.go":      "package allocator\nimport \"time\"\nvar _ = time.Now()\nvar _ = time.Second",
+			"allocator/a.go":                  "package allocator\nimport \"time\"\nvar _ = time.Now()\nvar _ = time.Second",
+			"cluster/scheduler/drain/plan.go": "package drain\nimport \"time\"\nimport \"sync\"\nvar _ = time.Now\nvar _ sync.Mutex", "cluster/scheduler/drain/run.go": "package drain\nimport \"time\"\nvar _ = time.Now",
 			"cluster/loop/l.go":   "package loop\nimport \"math/rand/v2\"\nvar _ = rand.IntN(3)\nvar _ = rand.New(rand.NewPCG(1, 2))",
 			"cluster/state/s.go":  "package state\nimport t \"time\"\nfunc f() { t.Sleep(1) }\nfunc g(t struct{ Now int }) int { return t.Now }",
 			"cluster/state/u.go":  "package state\nimport \"github.com/oklog/ulid/v2\"\nvar _ = ulid.Make()",
@@ -145,13 +146,15 @@ func TestRules(t *testing.T) {
 			"allocator/b_test.go": "package allocator\nimport \"time\"\nvar _ = time.Now()",
 		}, []string{
 			"allocator/a.go:3: uses time.Now", "cluster/agent/a.go:4: uses os.Getenv", "cluster/loop/l.go:3: uses math/rand/v2.IntN",
+			"cluster/scheduler/drain/plan.go:4: uses time.Now", "cluster/scheduler/drain/plan.go:5: uses sync.Mutex",
 			"cluster/state/s.go:3: uses time.Sleep", "cluster/state/u.go:3: uses github.com/oklog/ulid/v2.Make",
 		}},
 		{"goroutines", "goroutines", map[string]string{
-			"forecast/f.go":      "package forecast\nfunc f(c chan int) {\n go f(c)\n select {}\n}",
-			"cluster/loop/l.go":  "package loop\nfunc f() { go f() }",
+			"forecast/f.go":                   "package forecast\nfunc f(c chan int) {\n go f(c)\n select {}\n}",
+			"cluster/loop/l.go":               "package loop\nfunc f() { go f() }",
+			"cluster/scheduler/drain/plan.go": "package drain\nfunc f() { go f() }", "cluster/scheduler/drain/run.go": "package drain\nfunc g() { go g() }",
 			"cluster/agent/a.go": "package agent\nfunc f() { go f() }",
-		}, []string{"cluster/loop/l.go:2: starts a goroutine", "forecast/f.go:2: uses a channel", "forecast/f.go:3: starts a goroutine", "forecast/f.go:4: waits in a select"}},
+		}, []string{"cluster/loop/l.go:2: starts a goroutine", "cluster/scheduler/drain/plan.go:2: starts a goroutine", "forecast/f.go:2: uses a channel", "forecast/f.go:3: starts a goroutine", "forecast/f.go:4: waits in a select"}},
 		{"memory", "globals", map[string]string{
 			"allocator/a.go":     "package allocator\nvar calls int\nvar cache = map[string]int{}\nfunc f() {\n calls++\n cache[\"x\"] = 1\n calls := 2\n calls = 3\n _ = calls\n}",
 			"allocator/b.go":     "package allocator\nvar limit = 3\nfunc g(x struct{ limit int }) {\n calls = 4\n x.limit = 1\n}",

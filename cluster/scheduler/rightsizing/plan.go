@@ -1,4 +1,4 @@
-package loop
+package rightsizing
 
 import (
 	"cmp"
@@ -6,26 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"evenkeel/allocator/rightsizing"
+	solver "evenkeel/allocator/rightsizing"
 	"evenkeel/cluster/state"
 	"evenkeel/forecast"
-)
-
-// Constants of rightsizing.
-const (
-	rightsizeRest     = 10   // periods for which what grew, or was short, gives nothing back
-	rightsizeStale    = 10   // periods after which a measurement does not count any more
-	pressureThreshold = 0.9  // of its target that a guest uses which reports that it is short of memory, for shadow mode
-	pressurePeriods   = 1440 // periods, a day of minutes, for which what was short is given what it used then
-	preemptAfter      = 1    // period for which no other remedy was found
-	rightsizeStep     = 0.1  // of a VM's memory that its target falls at most in a period
-	rightsizeSlack    = 0.2  // of what it uses now that it has beside that at least: more than its host insists on
-	pressureGrowth    = 0.1  // of its memory that a VM which is short of it gets at least, each look
-	minShift          = 0.02 // of the memory: a target falls by no less
-	minFall           = 0.05 // of the declared CPU: a need falls by no less
-	atCap             = 0.95 // of a cap: use that is cut off by it
-	beyondCap         = 1.5  // times the need that was cut off
-	megabyte          = 1 << 20
 )
 
 // BufferFor returns how much VMs are given beyond their forecast for estimates of that aggressiveness. Balanced has the best
@@ -106,8 +89,8 @@ type Preemption struct {
 	Reason string
 }
 
-// Rightsizing is the result of an evaluation.
-type Rightsizing struct {
+// Result is the result of an evaluation.
+type Result struct {
 	Mode    state.RightsizingMode
 	Command state.Rightsize // in shadow mode empty
 	Preempt []Preemption
@@ -129,8 +112,8 @@ type Rightsizer struct {
 	lost   map[string]time.Time // since when VMs and VCs, by id, are found to have no room
 	shadow bool
 
-	solver rightsizing.Rightsizer
-	p      rightsizing.Problem
+	search solver.Rightsizer
+	p      solver.Problem
 	refs   []ref // by component
 }
 
@@ -138,7 +121,7 @@ type Rightsizer struct {
 type ref struct {
 	vc         string // id
 	vm         string // id
-	rightsized int    // position in Rightsizing.VMs; -1: none
+	rightsized int    // position in Result.VMs; -1: none
 }
 
 type rightsizedVM struct {
@@ -190,10 +173,10 @@ type rightsizedGroup struct {
 type groupKey struct{ vc, group string }
 
 // Evaluate evaluates the needs of VMs at a snapshot.
-func (x *Rightsizer) Evaluate(s *state.Snapshot, in Observations) Rightsizing {
+func (x *Rightsizer) Evaluate(s *state.Snapshot, in Observations) Result {
 	meta, _ := s.Meta()
 	set := meta.Settings.Rightsizing.WithDefaults()
-	out := Rightsizing{Mode: set.Mode}
+	out := Result{Mode: set.Mode}
 	if x.vms == nil || x.shadow != (set.Mode == state.RightsizingShadow) {
 		*x = Rightsizer{Period: cmp.Or(x.Period, time.Minute), vms: map[string]*rightsizedVM{}, groups: map[groupKey]*rightsizedGroup{}, lost: map[string]time.Time{}, shadow: set.Mode == state.RightsizingShadow}
 	}
@@ -210,10 +193,10 @@ func (x *Rightsizer) Evaluate(s *state.Snapshot, in Observations) Rightsizing {
 	x.last = in.Now
 	out.Command.Basis = s.Index()
 	x.fill(s, set, in, &out)
-	o := rightsizing.Options{Now: in.Now.Unix(), Rest: int64(rightsizeRest * x.Period / time.Second), Step: max(step, 1e-9), Reserve: true, Late: true}
-	r := x.solver.Rightsize(&x.p, o)
+	o := solver.Options{Now: in.Now.Unix(), Rest: int64(rightsizeRest * x.Period / time.Second), Step: max(step, 1e-9), Reserve: true, Late: true}
+	r := x.search.Rightsize(&x.p, o)
 	if x.dropOptional(r, &out) {
-		r = x.solver.Rightsize(&x.p, o)
+		r = x.search.Rightsize(&x.p, o)
 	}
 	x.targets(in, r, &out)
 	x.needs(s, in, &out, step > 0)
@@ -236,7 +219,7 @@ func (x *Rightsizer) Evaluate(s *state.Snapshot, in Observations) Rightsizing {
 
 // dropOptional drops the optional memory on hosts where a VM is to be evicted, or has less than it needs: optional memory that
 // was granted goes before any VM does.
-func (x *Rightsizer) dropOptional(r *rightsizing.Result, out *Rightsizing) bool {
+func (x *Rightsizer) dropOptional(r *solver.Result, out *Result) bool {
 	short, found := make([]bool, len(x.p.Hosts)), false
 	for i := range x.refs {
 		c, o := &x.p.Components[i], &r.Outcomes[i]
@@ -244,7 +227,7 @@ func (x *Rightsizer) dropOptional(r *rightsizing.Result, out *Rightsizing) bool 
 		if c.Required > 0 {
 			needs = c.Required
 		}
-		short[c.Host] = short[c.Host] || o.Action == rightsizing.Preempt && o.Why != rightsizing.WithCore || o.Why == rightsizing.NoRoom && o.Memory < needs
+		short[c.Host] = short[c.Host] || o.Action == solver.Preempt && o.Why != solver.WithCore || o.Why == solver.NoRoom && o.Memory < needs
 	}
 	for i, ref := range x.refs {
 		c := &x.p.Components[i]
@@ -263,7 +246,7 @@ const maxNamed = 8
 
 // rightsizeText is the text of the event: it names the VMs whose memory rises because they are short of it. Changes of every
 // minute are no event.
-func rightsizeText(out *Rightsizing) string {
+func rightsizeText(out *Result) string {
 	var names []string
 	more := 0
 	for _, v := range out.VMs {

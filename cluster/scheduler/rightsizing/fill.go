@@ -1,4 +1,4 @@
-package loop
+package rightsizing
 
 import (
 	"fmt"
@@ -6,25 +6,26 @@ import (
 	"slices"
 	"time"
 
-	"evenkeel/allocator/rightsizing"
+	solver "evenkeel/allocator/rightsizing"
+	"evenkeel/cluster/capacity"
 	"evenkeel/cluster/state"
 )
 
 // fill fills the problem with every VM that takes memory, VC by VC in the order of the scheduler. VMs for which nothing can be
 // decided now are fixed, and so are those of VCs whose needs are declared.
-func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in Observations, out *Rightsizing) {
+func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in Observations, out *Result) {
 	p := &x.p
 	p.Hosts, p.Apps, p.Components, x.refs = p.Hosts[:0], p.Apps[:0], p.Components[:0], x.refs[:0]
 	index, overhead := map[string]int{}, []float64{}
 	for _, h := range s.Hosts() {
 		index[h.Name] = len(p.Hosts)
 		free := h.Usable()
-		p.Hosts = append(p.Hosts, rightsizing.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory)})
+		p.Hosts = append(p.Hosts, solver.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory)})
 		overhead = append(overhead, float64(h.VMOverhead))
 	}
 	vcs := s.VCs()
 	slices.SortStableFunc(vcs, func(a, b state.VC) int {
-		return rightsizing.Before(a.Priority, b.Priority, int64(a.CreateIndex), int64(b.CreateIndex))
+		return solver.Before(a.Priority, b.Priority, int64(a.CreateIndex), int64(b.CreateIndex))
 	})
 	coming := s.Preparing()
 	var open, fixed app
@@ -43,9 +44,9 @@ func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in O
 					continue
 				}
 				p.Hosts[at].Memory -= overhead[at]
-				c := rightsizing.Component{Host: at, Elastic: g.Role == "elastic", Since: int64(vm.CreateIndex),
-					Request: rightsizing.Amount{CPU: g.CPU, Memory: float64(max(vm.BootMemory, vm.CountedMemory(g)))},
-					Present: rightsizing.Amount{CPU: g.Allocation, Memory: float64(vm.Due(g))}, Charged: float64(vm.ChargedMemory)}
+				c := solver.Component{Host: at, Elastic: g.Role == "elastic", Since: int64(vm.CreateIndex),
+					Request: solver.Amount{CPU: g.CPU, Memory: float64(max(vm.BootMemory, vm.CountedMemory(g)))},
+					Present: solver.Amount{CPU: g.Allocation, Memory: float64(vm.Due(g))}, Charged: float64(vm.ChargedMemory)}
 				c.Need = c.Present
 				r := ref{vc: vc.ID, vm: vm.ID, rightsized: -1}
 				if still {
@@ -73,11 +74,11 @@ func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in O
 
 // app is an application while it is put together.
 type app struct {
-	components []rightsizing.Component
+	components []solver.Component
 	refs       []ref
 }
 
-func (a *app) add(c rightsizing.Component, r ref) {
+func (a *app) add(c solver.Component, r ref) {
 	a.components, a.refs = append(a.components, c), append(a.refs, r)
 }
 
@@ -86,13 +87,13 @@ func (x *Rightsizer) app(a app, fixed bool) {
 	if len(a.components) == 0 {
 		return
 	}
-	x.p.Apps = append(x.p.Apps, rightsizing.App{First: len(x.p.Components), Count: len(a.components), Fixed: fixed})
+	x.p.Apps = append(x.p.Apps, solver.App{First: len(x.p.Components), Count: len(a.components), Fixed: fixed})
 	x.p.Components = append(x.p.Components, a.components...)
 	x.refs = append(x.refs, a.refs...)
 }
 
 // consider decides on the memory of a VM that runs: what it needs, what it must have, and why it is left alone.
-func (x *Rightsizer) consider(vc *state.VC, g state.Group, vm state.VM, set state.RightsizingSettings, in Observations, estimated bool, c *rightsizing.Component) Recommendation {
+func (x *Rightsizer) consider(vc *state.VC, g state.Group, vm state.VM, set state.RightsizingSettings, in Observations, estimated bool, c *solver.Component) Recommendation {
 	v := x.vms[vm.ID]
 	if v == nil || v.generation != vm.Generation {
 		v = &rightsizedVM{generation: vm.Generation}
@@ -220,7 +221,7 @@ func (q *rightsizedGroup) present(g state.Group, shadow bool) float64 {
 }
 
 // targets sets the targets of VMs from the result.
-func (x *Rightsizer) targets(in Observations, r *rightsizing.Result, out *Rightsizing) {
+func (x *Rightsizer) targets(in Observations, r *solver.Result, out *Result) {
 	for i, ref := range x.refs {
 		if ref.rightsized < 0 {
 			continue
@@ -236,7 +237,7 @@ func (x *Rightsizer) targets(in Observations, r *rightsizing.Result, out *Rights
 			next = min(v.Target, int64(math.Ceil(o.Memory/megabyte))*megabyte)
 		}
 		switch {
-		case o.Action == rightsizing.Preempt:
+		case o.Action == solver.Preempt:
 			next = v.Target
 		case next < v.Target && float64(v.Target-next) < minShift*float64(v.Memory):
 			next = v.Target
@@ -275,7 +276,7 @@ func (x *Rightsizer) targets(in Observations, r *rightsizing.Result, out *Rights
 }
 
 // needs sets the needs of groups: they rise at once, and fall only some time after that.
-func (x *Rightsizer) needs(s *state.Snapshot, in Observations, out *Rightsizing, may bool) {
+func (x *Rightsizer) needs(s *state.Snapshot, in Observations, out *Result, may bool) {
 	at := map[groupKey][]int{} // where VMs of a group stand
 	for _, r := range x.refs {
 		if r.rightsized >= 0 {
@@ -298,7 +299,7 @@ func (x *Rightsizer) needs(s *state.Snapshot, in Observations, out *Rightsizing,
 			case q.want > present+minFall/5*g.CPU || q.want == g.CPU:
 				next = q.want
 			case may && q.want < present-minFall*g.CPU && in.Now.Sub(q.rose) >= rightsizeRest*x.Period:
-				next = max(q.want, minCPU)
+				next = max(q.want, capacity.MinCPU)
 			}
 			if next > present {
 				q.rose = in.Now
@@ -330,7 +331,7 @@ func (x *Rightsizer) needs(s *state.Snapshot, in Observations, out *Rightsizing,
 
 // preempt picks the VMs and VCs that are evicted for memory: those that were found for a while, or at once where a VM is short
 // of memory already.
-func (x *Rightsizer) preempt(in Observations, r *rightsizing.Result, out *Rightsizing) {
+func (x *Rightsizer) preempt(in Observations, r *solver.Result, out *Result) {
 	underPressure := map[int]bool{}
 	for i, ref := range x.refs {
 		if ref.rightsized >= 0 && out.VMs[ref.rightsized].UnderPressure {
@@ -340,7 +341,7 @@ func (x *Rightsizer) preempt(in Observations, r *rightsizing.Result, out *Rights
 	now := map[string]time.Time{}
 	for i, ref := range x.refs {
 		o := r.Outcomes[i]
-		if o.Action != rightsizing.Preempt || o.Why == rightsizing.WithCore {
+		if o.Action != solver.Preempt || o.Why == solver.WithCore {
 			continue
 		}
 		c := x.p.Components[i]
@@ -356,7 +357,7 @@ func (x *Rightsizer) preempt(in Observations, r *rightsizing.Result, out *Rights
 		}
 		wait := preemptAfter * x.Period
 		switch {
-		case o.Why == rightsizing.NoReserve: // no VM has less than it needs: it may pass
+		case o.Why == solver.NoReserve: // no VM has less than it needs: it may pass
 			wait = rightsizeRest * x.Period
 		case underPressure[c.Host]:
 			wait = 0
