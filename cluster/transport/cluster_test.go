@@ -192,7 +192,7 @@ func (s *site) member(name string, server, ag bool, o PeersOptions, change ...fu
 	if s.net == nil && o.Heartbeat == 0 { // real time is dear
 		o.Heartbeat = 250 * time.Millisecond
 	}
-	po := PortOptions{Security: s.security(k), Listener: listener, Advertise: m.at, Dialer: m.dialer, Log: quiet()}
+	po := PortOptions{Security: s.security(k), Listener: listener, Advertise: m.at, Dialer: m.dialer, Log: quiet(), HandshakeTimeout: waitLimit}
 	for _, c := range change {
 		c(&po)
 	}

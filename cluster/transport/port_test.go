@@ -216,7 +216,6 @@ func TestSlowHandshakes(t *testing.T) {
 	s := newSite(t)
 	m := s.member("s1", true, false, PeersOptions{Lead: none}, func(o *PortOptions) {
 		o.Connections = NewConnections(Limits{Handshakes: 4})
-		o.HandshakeTimeout = waitLimit
 	})
 	var slow []net.Conn
 	for range 8 {
