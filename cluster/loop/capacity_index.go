@@ -186,7 +186,7 @@ func (r *CapacityIndex) TryFastPath(s *state.Snapshot, vc state.VC, env Env, shu
 		}
 		vm.Host = best.host
 		affected[best.host] = true
-		plan.VMs = append(plan.VMs, started(vm, g))
+		plan.VMs = append(plan.VMs, vm.Start(g))
 	}
 	for _, g := range vc.Groups {
 		if g.Count > 0 {

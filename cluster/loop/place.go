@@ -145,7 +145,7 @@ func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env Env)
 		}
 		for k, vm := range ref.vms[:ref.real] {
 			vm.Host = p.Hosts[adm.Solution.Hosts[i][k]].Name
-			vms = append(vms, started(vm, ref.group))
+			vms = append(vms, vm.Start(ref.group))
 			affected[vm.Host] = true
 		}
 	}
@@ -232,18 +232,6 @@ func keepsPlace(s *state.Snapshot, g state.Group) bool {
 		return false
 	}
 	return !g.Disk.Ephemeral && (g.Disk.Size > 0 || img.Kind == state.DiskImage)
-}
-
-// started returns the VM as it is once it may start. Of a VM that has its place already only the memory target changes.
-func started(vm state.VM, g state.Group) state.VM {
-	if vm.ConsumesResources() {
-		vm.ChargedMemory = vm.CountedMemory(g)
-		return vm
-	}
-	vm.Goal, vm.Phase, vm.Reason = state.GoalRun, state.Starting, ""
-	vm.Generation++
-	vm.VCPUs, vm.BootMemory, vm.ChargedMemory, vm.Frozen, vm.Target, vm.PreemptedAt = g.VCPUs, g.Memory, g.Memory, 0, 0, 0
-	return vm
 }
 
 // surplus returns the VMs of vc beyond its counts, on their way out.

@@ -198,7 +198,7 @@ func restartPlan(s *state.Snapshot, p *problem, sol allocator.Solution, vc state
 				continue
 			}
 			vm.Host = p.Hosts[sol.Hosts[i][k]].Name
-			vms = append(vms, started(vm, ref.group))
+			vms = append(vms, vm.Start(ref.group))
 			affected[vm.Host] = true
 		}
 	}

@@ -341,15 +341,6 @@ func (w *writer) openMove(vm VM, b *Move) error {
 	return nil
 }
 
-// withoutMove returns the VM without its move. A VM that stops keeps its cap.
-func (v VM) withoutMove() VM {
-	if v.Move != 0 && v.Phase != Stopping {
-		v.Frozen = 0
-	}
-	v.MovingTo, v.SourceLost, v.Move, v.Ready, v.Permit, v.Paused, v.Left = "", "", 0, false, 0, false, false
-	return v
-}
-
 // openMigration records a move that was just opened.
 func (w *writer) openMigration(vm VM, b *Move) error {
 	if b.ID == "" {
