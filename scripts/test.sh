@@ -2,10 +2,10 @@
 # test.sh STAGE... runs the tests in stages, each on its own share of the packages:
 #   lint   no tests, but what make lint checks
 #   unit   packages that need no hypervisor
-#   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo, and not on the
-#          packages that decide: none of them starts a goroutine, a house rule)
-#   real   packages whose tests drive the real libvirt and QEMU, and all below test/, which start whole clusters (test/attack
-#          needs no libvirt), one package at a time
+#   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo, not on the
+#          packages that decide: none of them starts a goroutine, a house rule, and not on whole clusters)
+#   real   packages whose tests drive the real libvirt and QEMU, and test/attack, which needs no libvirt but promises times;
+#          one package at a time
 #   fuzz   every fuzz target for EVENKEEL_FUZZTIME executions (default 20000x)
 # "real" waits more than it computes. With memory enough for both, the stages besides it run beside it, in the order given, and give way to
 # it at the CPU: what they print appears as each ends.
@@ -27,13 +27,13 @@ timeout=$(awk -v f="$EVENKEEL_PATIENCE" 'BEGIN { if (f !~ /^[0-9]+(\.[0-9]+)?$/ 
 
 all=$(go list -tags "$tags" ./...)
 
-# A package is "real" if its tests look at EVENKEEL_REAL or use the lab, or if it is the lab.
-real=$({
-	grep -rlE --include='*_test.go' 'EVENKEEL_REAL|^[[:space:]]*([[:alnum:]_]+ )?"evenkeel/test/lab"' . || true
-	find ./test -name '*_test.go'
-} | xargs -r -n 1 dirname | sort -u)
-real_paths=
-[[ -z $real ]] || real_paths=$(xargs go list -tags "$tags" <<<"$real")
+# A package is "real" if its tests use the lab, through whatever packages, or look at EVENKEEL_REAL, or if it is the lab.
+# test/attack checks how soon servers answer, so that it must not give way to others.
+real_paths=$({
+	go list -test -tags "$tags" -f '{{.ImportPath}} {{join .Deps " "}} ' ./... |
+		grep -E '^[^ ]+\.test .* evenkeel/test/lab |^evenkeel/test/attack\.test ' | cut -d ' ' -f 1 | sed 's/\.test$//'
+	{ grep -rl --include='*_test.go' EVENKEEL_REAL . || true; } | xargs -r -n 1 dirname | xargs -r go list -tags "$tags"
+} | sort -u)
 
 # Packages that link the libvirt binding, themselves or in their tests.
 cgo=$(go list -tags "$tags" -f '{{.ImportPath}} {{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}} ' ./... |
@@ -41,6 +41,10 @@ cgo=$(go list -tags "$tags" -f '{{.ImportPath}} {{join .Deps " "}} {{join .TestI
 
 # Not sim/replay, whose tests share it among goroutines, and not sim/trace, which reads files.
 pure=$(go list ./allocator/... ./migration/... ./forecast/... ./sim/... ./cluster/loop | grep -vxE 'evenkeel/sim/(replay|trace)')
+
+# Whole clusters without libvirt. test/simulation would take many times as long with the race detector, and test/readme starts
+# programs, which are built without it.
+whole=$'evenkeel/test/simulation\nevenkeel/test/readme'
 
 # without LIST: standard input less the lines of LIST.
 without() { grep -vxF -f <(printf '%s\n' "$1" | grep . || echo -) || true; }
@@ -107,9 +111,10 @@ run() {
 		stage "unit tests" go_test < <(without "$real_paths" <<<"$all")
 		;;
 	race)
-		stage "unit tests, race detector" go_test -race < <(without "$real_paths"$'\n'"$cgo"$'\n'"$pure" <<<"$all")
+		stage "unit tests, race detector" go_test -race < <(without "$real_paths"$'\n'"$cgo"$'\n'"$pure"$'\n'"$whole" <<<"$all")
 		stage "unit tests of what decides" go_test < <(without "$real_paths" <<<"$pure")
 		stage "unit tests of what links libvirt" go_test < <(without "$real_paths" <<<"$cgo")
+		stage "whole clusters without libvirt" go_test <<<"$whole"
 		;;
 	real)
 		export EVENKEEL_REAL=1
