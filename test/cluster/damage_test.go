@@ -11,7 +11,7 @@ import (
 // raft.db of a server is damaged in 40 places while VMs run on its host, and vcd is away for longer than a lease. With the commands
 // of vcd's own message the host comes back, and its VMs run on in the same processes.
 func logDamaged(t *testing.T, s *site, tab *table) {
-	hurt := s.others(s.leader(t))[0]
+	hurt := s.spared(s.leader(t))
 	hurt.set(t, settings{noWatchdog: true}) // it would reset the host after the lease, as it must
 	t.Cleanup(func() { hurt.set(t, settings{}) })
 	eventually(t, time.Minute, "the cluster is healthy", s.healthy)

@@ -27,6 +27,8 @@ type site struct {
 	bin   string // directory of vcd, vcctl, labhost, watchdog
 	hosts []*host
 	watch *watch.Watcher
+
+	strangers *strangers // that were refused; nil: none so far
 }
 
 // host is a host of the lab with its vcd.

@@ -223,12 +223,21 @@ func (l *Lab) Command(ctx context.Context, name string, args ...string) *exec.Cm
 
 // Dial connects from the desk, to an IP address and port.
 func (l *Lab) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return dialFrom(ctx, l.switchNetns(), network, address)
+}
+
+func dialFrom(ctx context.Context, ns, network, address string) (net.Conn, error) {
 	var conn net.Conn
-	err := within(l.switchNetns(), func() (err error) {
+	err := within(ns, func() (err error) {
 		conn, err = new(net.Dialer).DialContext(ctx, network, address)
 		return err
 	})
 	return conn, err
+}
+
+// Dial connects from the host, to an IP address and port.
+func (h *Host) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return dialFrom(ctx, h.netns(), network, address)
 }
 
 // Listen takes connections at the desk.
