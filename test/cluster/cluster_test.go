@@ -84,6 +84,7 @@ func TestCluster(t *testing.T) {
 		{"RollingRestarts", false, rollingRestarts},
 		{"StrangersRefused", false, strangersRefused},
 		{"LogDamaged", false, logDamaged},
+		{"KeysMissing", false, keysMissing},
 		{"StrangersReported", false, strangersReported},
 		{"SnapshotRestored", true, snapshotRestored},
 		{"Fenced", true, fenced},

@@ -57,7 +57,7 @@ func (s *site) once(t *testing.T) {
 // newSite starts three hosts and makes a cluster of them, as docs/tutorials/three-hosts.md says.
 func newSite(t *testing.T) *site {
 	t.Helper()
-	return newSiteOn(t, lab.Options{Hosts: 3, Shared: true, StateSize: 512 << 20})
+	return newSiteOn(t, lab.Options{Hosts: 3, Shared: true, StateSize: 512 << 20, TLS: true})
 }
 
 func newSiteOn(t *testing.T, opts lab.Options) *site {
