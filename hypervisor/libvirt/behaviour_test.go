@@ -134,6 +134,11 @@ func TestCapsAreEnforced(t *testing.T) {
 	if err := b.lab.LimitCPU(1.1); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := b.lab.LimitCPU(0); err != nil {
+			t.Error(err)
+		}
+	})
 	specs := []hypervisor.Spec{b.spec("ek-caps-a-0", "ek.burn=1"), b.spec("ek-caps-b-0", "ek.burn=1")}
 	for _, s := range specs {
 		s.CPU = hypervisor.CPU{Cap: 0.5, Weight: 0.5}

@@ -18,12 +18,12 @@ import (
 func pair(t *testing.T) (here, there bench) {
 	t.Helper()
 	guest := lab.Real(t)
-	qemu := os.Getenv("EVENKEEL_QEMU")
-	if qemu == "" {
+	if os.Getenv("EVENKEEL_QEMU") == "" {
 		t.Skip("QEMU before 8 crashes emulated guests that move while they run: set EVENKEEL_QEMU to an unpacked tree of a newer one")
 	}
-	l := lab.New(t, lab.Options{Hosts: 2, QEMU: qemu, TLS: true, Shared: true})
+	l := pairLab(t)
 	here, there = connectTo(t, l.Host(1), guest), connectTo(t, l.Host(2), guest)
+	t.Cleanup(func() { here.empty(t); there.empty(t) })
 	// Both would have their state in the same place, and each its own file system.
 	for _, h := range []bench{here, there} {
 		if out, err := h.lab.Command(t.Context(), "mkdir", "-p", "/var/lib/libvirt/pool").CombinedOutput(); err != nil {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,16 +26,78 @@ type bench struct {
 	opts  Options
 }
 
-// realHost starts a lab host and connects to it. EVENKEEL_QEMU names a tree of
-// another QEMU that the host is to have.
+// labs that tests share, one after another: each leaves the hosts as it found them. After a test that failed the next one gets
+// new hosts.
+var labs struct{ one, pair *lab.Lab }
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := errors.Join(closeLab(&labs.one), closeLab(&labs.pair)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func closeLab(l **lab.Lab) error {
+	if *l == nil {
+		return nil
+	}
+	err := (*l).Close()
+	*l = nil
+	return err
+}
+
+// sharedLab is the lab of these options, which is started if there is none. EVENKEEL_QEMU names a tree of another QEMU that the
+// hosts are to have.
+func sharedLab(t *testing.T, l **lab.Lab, opts lab.Options) *lab.Lab {
+	t.Helper()
+	if *l == nil {
+		opts.QEMU = os.Getenv("EVENKEEL_QEMU")
+		var err error
+		if *l, err = lab.Start(t.Context(), opts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		if err := closeLab(l); err != nil {
+			t.Error(err)
+		}
+	})
+	return *l
+}
+
+// pairLab is two hosts with TLS and a shared pool.
+func pairLab(t *testing.T) *lab.Lab {
+	t.Helper()
+	return sharedLab(t, &labs.pair, lab.Options{Hosts: 2, TLS: true, Shared: true})
+}
+
+// realHost connects to a lab host.
 func realHost(t *testing.T) bench {
 	t.Helper()
 	guest := lab.Real(t)
-	l := lab.New(t, lab.Options{QEMU: os.Getenv("EVENKEEL_QEMU")})
+	l := sharedLab(t, &labs.one, lab.Options{})
 	if err := l.Precede(); err != nil {
 		t.Fatal(err)
 	}
-	return connectTo(t, l.Host(1), guest)
+	b := connectTo(t, l.Host(1), guest)
+	t.Cleanup(func() { b.empty(t) })
+	return b
+}
+
+// empty checks that a test leaves no VM and no limit behind on its host.
+func (b bench) empty(t *testing.T) {
+	if t.Failed() { // its lab goes
+		return
+	}
+	out, err := exec.Command("virsh", "-q", "-c", b.lab.URI(), "list", "--all", "--name").CombinedOutput()
+	if left := strings.TrimSpace(string(out)); err != nil || left != "" {
+		t.Errorf("left behind on %s: %v: %s", b.lab.Name, err, left)
+	}
 }
 
 func connectTo(t *testing.T, l *lab.Host, guest lab.Guest) bench {
@@ -124,11 +188,13 @@ func (b bench) foreign(t *testing.T, name string) {
 func TestConformance(t *testing.T) {
 	guest := lab.Real(t)
 	// QEMU 7.2 crashes emulated guests that move while they run, so the move needs another.
-	opts := lab.Options{Hosts: 1, QEMU: os.Getenv("EVENKEEL_QEMU"), TLS: true}
-	if opts.QEMU != "" {
-		opts.Hosts = 2
+	two := os.Getenv("EVENKEEL_QEMU") != ""
+	var l *lab.Lab
+	if two {
+		l = pairLab(t)
+	} else {
+		l = sharedLab(t, &labs.one, lab.Options{})
 	}
-	l := lab.New(t, opts)
 	if err := l.Precede(); err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +244,7 @@ func TestConformance(t *testing.T) {
 				Console: &conformance.Console{Send: "echo pebble\n", Expect: "OK echo pebble"},
 			},
 		}
-		if opts.Hosts == 2 {
+		if two {
 			s.Second = &conformance.Second{Host: connectTo(t, l.Host(2), guest).Host, Address: l.Host(2).MigrationURI(), Back: l.Host(1).MigrationURI()}
 		}
 		return s

@@ -188,6 +188,9 @@ func TestStartUndone(t *testing.T) {
 	if vms, err := b.List(t.Context()); err != nil || len(vms) > 0 {
 		t.Errorf("List: %+v, %v", vms, err)
 	}
+	if err := b.Undefine(t.Context(), s); err != nil {
+		t.Error(err)
+	}
 }
 
 // The pool "default" is made when it is needed, again if its directory went,
