@@ -97,6 +97,7 @@ func (l *ledger) churn(ctx context.Context, c *client.Client, rng *rand.Rand) {
 // orphaned, and the VMs do not notice.
 func TestKillNine(t *testing.T) {
 	lab.Real(t)
+	t.Parallel()
 	h := lab.New(t, lab.Options{Hosts: 1}).Host(1)
 	d := daemon.New(t, h, "--min-yield", "0.05")
 	d.Done(d.Create(t.Context(), spec("steady", 2, 0.3)))
@@ -203,6 +204,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 // that time out afterwards.
 func TestLibvirtRestart(t *testing.T) {
 	lab.Real(t)
+	t.Parallel()
 	h := lab.New(t, lab.Options{Hosts: 1}).Host(1)
 	d := daemon.New(t, h)
 	d.Done(d.Create(t.Context(), spec("steady", 2, 0.3)))
@@ -245,6 +247,7 @@ func TestLibvirtRestart(t *testing.T) {
 // A guest that powers off by itself is not started again, and the API reports it truly.
 func TestGuestPowersOff(t *testing.T) {
 	lab.Real(t)
+	t.Parallel()
 	h := lab.New(t, lab.Options{Hosts: 1}).Host(1)
 	d := daemon.New(t, h)
 	d.Done(d.Create(t.Context(), spec("a", 1, 1)))

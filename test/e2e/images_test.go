@@ -29,6 +29,7 @@ const (
 // parts share their VMs, which take most of the time.
 func TestImages(t *testing.T) {
 	g := lab.Real(t)
+	t.Parallel()
 	h := lab.New(t, lab.Options{Hosts: 1}).Host(1)
 	d := daemon.New(t, h, "--min-yield", "0.1", "--allowance-cpu", "2")
 	base := filepath.Join(t.TempDir(), "base.qcow2")
