@@ -25,11 +25,12 @@ var Programs = []string{"cmd/vcd", "cmd/vcctl", "test/lab/cmd/labhost", "test/la
 
 // Build programs of this module into a directory.
 func Build(ctx context.Context, bin string, programs ...string) error {
+	args := []string{"build", "-tags", "libvirt_dlopen,hashicorpmetrics", "-o", bin + "/"}
 	for _, program := range programs {
-		output, err := exec.CommandContext(ctx, "go", "build", "-tags", "libvirt_dlopen,hashicorpmetrics", "-o", bin+"/", "evenkeel/"+program).CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("build %s: %w\n%s", program, err, output)
-		}
+		args = append(args, "evenkeel/"+program)
+	}
+	if output, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", strings.Join(programs, ", "), err, output)
 	}
 	return nil
 }
