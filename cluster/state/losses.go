@@ -136,12 +136,8 @@ func (w *writer) sourceLost(vm VM, host, why string) bool {
 func (w *writer) markLost(vm VM, why string) {
 	hosts := []string{vm.Host, vm.MovingTo}
 	w.endMigration(vm, false, false, 0, 0, why)
-	vm = vm.withoutMove()
-	vm.ChargedMemory, vm.Frozen, vm.Target, vm.Reason, vm.ModifyIndex = 0, 0, 0, why, w.index
-	vm.Phase = Lost
-	if vm.Goal != GoalRun {
-		vm.Phase = Stopped
-	}
+	vm = vm.lost(why)
+	vm.ModifyIndex = w.index
 	w.put(tVMs, &vm)
 	for _, h := range hosts {
 		w.touch(h)
@@ -208,16 +204,7 @@ func (w *writer) inventory(b *Inventory) error {
 		old := vm.Host
 		g, _ := mustVC(w, vm).GroupOf(vm)
 		w.endMigration(vm, b.Host == vm.MovingTo, false, 0, 0, "host "+b.Host+" says so after the "+m.RecoveryFreeze.Reason)
-		vm = vm.withoutMove()
-		vm.Host, vm.Generation = b.Host, r.Generation
-		vm.ChargedMemory, vm.BootMemory = max(vm.ChargedMemory, g.Memory), max(vm.BootMemory, g.Memory)
-		vm.VCPUs = max(vm.VCPUs, g.VCPUs)
-		if vm.Phase != Stopping {
-			vm.Phase, vm.Reason = Running, ""
-			if vm.Goal != GoalRun {
-				vm.Phase, vm.Frozen = Stopping, g.Allocation
-			}
-		}
+		vm = vm.found(b.Host, r.Generation, g)
 		vm.InventoryEpoch, vm.ModifyIndex = m.Epoch, w.index
 		w.put(tVMs, &vm)
 		w.touch(old)

@@ -112,45 +112,17 @@ func (w *writer) step(vm VM, st VMStatus) {
 		w.sweep(vm.VC)
 		return
 	}
-	switch st.Phase {
-	case Running:
-		// The host's report wins over a failure reported before: what runs is counted.
-		if vm.Phase == Starting || ((vm.Phase == Failed || vm.Phase == Lost) && vm.Goal == GoalRun) {
-			vm.Phase, vm.Reason = Running, ""
-			if old.Phase != Starting { // it is charged again what it was charged
-				vc, _ := w.read().VC(vm.VC)
-				g, _ := vc.GroupOf(vm)
-				vm.ChargedMemory = max(vm.ChargedMemory, vm.Due(g))
-			}
-		}
-	case Starting:
-		if vm.Phase != Starting {
-			return
-		}
-		vm.Reason = st.Reason // why it does not start yet
-	case Lost:
+	if st.Phase == Lost {
 		if vm.ConsumesResources() {
 			w.markLost(vm, st.Reason)
 		}
 		return
-	case Stopped, Failed:
-		if vm.Phase == Stopped || vm.Phase == Failed || vm.Phase == Lost {
-			break
-		}
-		if vm.Goal != GoalStop || vm.Reason == "" { // else the reason says already why it was stopped
-			vm.Reason = st.Reason
-		}
-		vm.Phase = st.Phase
-		if vm.Goal == GoalRun {
-			vm.Phase = Failed // it ended without an order
-		}
-		vm.ChargedMemory, vm.Frozen, vm.Target = 0, 0, 0
 	}
-	if st.ChargedMemory > 0 && vm.ConsumesResources() {
-		vc, _ := w.read().VC(vm.VC)
-		g, _ := vc.GroupOf(vm)
-		vm.ChargedMemory = max(vm.Due(g), st.ChargedMemory)
+	g := w.cachedVC(vm.VC).SharedGroup(vm.Group)
+	if g == nil {
+		g = &Group{}
 	}
+	vm = vm.reported(st, g)
 	if vm == old {
 		return
 	}

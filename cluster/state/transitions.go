@@ -24,6 +24,68 @@ func (v VM) Leaving(g Group, goal Goal) VM {
 	return v
 }
 
+// reported returns the VM after its host's report of this generation, g being its group: the phase moves forward only, but that what runs
+// counts as running whatever was reported before. Lost is no such report: see lost.
+func (v VM) reported(st VMStatus, g *Group) VM {
+	switch st.Phase {
+	case Running:
+		switch {
+		case v.Phase == Starting:
+			v.Phase, v.Reason = Running, ""
+		case (v.Phase == Failed || v.Phase == Lost) && v.Goal == GoalRun:
+			v.Phase, v.Reason = Running, ""
+			v.ChargedMemory = max(v.ChargedMemory, v.due(g)) // it is charged again what it was charged
+		}
+	case Starting:
+		if v.Phase != Starting {
+			return v
+		}
+		v.Reason = st.Reason // why it does not start yet
+	case Stopped, Failed:
+		if v.Phase == Stopped || v.Phase == Failed || v.Phase == Lost {
+			break
+		}
+		if v.Goal != GoalStop || v.Reason == "" { // else the reason says already why it was stopped
+			v.Reason = st.Reason
+		}
+		v.Phase = st.Phase
+		if v.Goal == GoalRun {
+			v.Phase = Failed // it ended without an order
+		}
+		v.ChargedMemory, v.Frozen, v.Target = 0, 0, 0
+	}
+	if st.ChargedMemory > 0 && v.ConsumesResources() {
+		v.ChargedMemory = max(v.due(g), st.ChargedMemory)
+	}
+	return v
+}
+
+// lost returns the VM once it is proved that no host runs it any more. The leader starts it again if its goal is to run.
+func (v VM) lost(why string) VM {
+	v = v.withoutMove()
+	v.ChargedMemory, v.Frozen, v.Target, v.Reason = 0, 0, 0, why
+	v.Phase = Lost
+	if v.Goal != GoalRun {
+		v.Phase = Stopped
+	}
+	return v
+}
+
+// found returns the VM once a host has reported, after a restore or a recovery, that it runs that generation of it, g being its group. The
+// most that it can have is charged.
+func (v VM) found(host string, generation uint64, g Group) VM {
+	v = v.withoutMove()
+	v.Host, v.Generation = host, generation
+	v.ChargedMemory, v.BootMemory, v.VCPUs = max(v.ChargedMemory, g.Memory), max(v.BootMemory, g.Memory), max(v.VCPUs, g.VCPUs)
+	if v.Phase != Stopping {
+		v.Phase, v.Reason = Running, ""
+		if v.Goal != GoalRun {
+			v.Phase, v.Frozen = Stopping, g.Allocation
+		}
+	}
+	return v
+}
+
 // withoutMove returns the VM without its move. A VM that stops keeps its cap.
 func (v VM) withoutMove() VM {
 	if v.Move != 0 && v.Phase != Stopping {
