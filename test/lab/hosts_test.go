@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -425,14 +426,14 @@ func testProgram(t *testing.T, h *Host) {
 		t.Errorf("printed %q, %v", text, err)
 	}
 
-	// A program that counts: it goes on, or stands.
-	count := func() (n int) {
+	// A program that counts: it goes on, or stands. It writes by itself, in one go: what a child of its own writes is not stopped with it.
+	count := func() int {
 		text, _ := os.ReadFile(filepath.Join(h.Run(), "count"))
-		_, _ = fmt.Sscan(string(text), &n)
+		n, _ := strconv.Atoi(string(text))
 		return n
 	}
 	launch := func() *Program {
-		p, err := h.Launch(log, "bash", "-c", "for ((i = 1; ; i++)); do echo $i > /run/count.new; mv /run/count.new /run/count; read -t 0.01 < <(:) || true; done")
+		p, err := h.Launch(log, "bash", "-c", "for ((i = 1; ; i++)); do printf %09d $i 1<>/run/count; read -t 0.01 < <(:) || true; done")
 		if err != nil {
 			t.Fatal(err)
 		}
