@@ -117,6 +117,14 @@ func (p *Program) find() (process, error) {
 	if ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", first.PID)); err != nil || ns != its {
 		return process{}, errors.New("it is not in the host yet")
 	}
+	wrapper, err1 := os.Stat(fmt.Sprintf("/proc/%d/exe", p.outer.PID))
+	program, err2 := os.Stat(fmt.Sprintf("/proc/%d/exe", child.PID))
+	if err := errors.Join(err1, err2); err != nil {
+		return process{}, err
+	}
+	if os.SameFile(wrapper, program) {
+		return process{}, errors.New("nsenter has not started it yet, and may find nothing to start")
+	}
 	return child, nil
 }
 
