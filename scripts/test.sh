@@ -4,11 +4,12 @@
 #   unit   packages that need no hypervisor
 #   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo, not on the
 #          packages that decide: none of them starts a goroutine, a house rule, and not on whole clusters)
+#   programs  vcctl, with the race detector, and what links libvirt, vcd above all: their tests run servers in real time
 #   real   packages whose tests drive the real libvirt and QEMU, and test/attack, which needs no libvirt but promises times;
 #          one package at a time
 #   fuzz   every fuzz target for EVENKEEL_FUZZTIME executions (default 20000x)
-# "real" waits more than it computes. With memory enough for both, the stages besides it run beside it, in the order given, and give way to
-# it at the CPU: what they print appears as each ends.
+# "real" waits more than it computes. With memory enough for both, lint, race and fuzz run beside it and "programs", in the order
+# given, and give way at the CPU: what they print appears as each ends.
 # EVENKEEL_PATIENCE, a number of at least 1, multiplies the limits of what tests wait for, on a machine too slow for them.
 # A stage that fails does not keep the later ones from running; the status is 1 if any failed. At the end: each stage with its time and how
 # many tests ran, failed and were skipped, and the ten slowest tests.
@@ -111,10 +112,13 @@ run() {
 		stage "unit tests" go_test < <(without "$real_paths" <<<"$all")
 		;;
 	race)
-		stage "unit tests, race detector" go_test -race < <(without "$real_paths"$'\n'"$cgo"$'\n'"$pure"$'\n'"$whole" <<<"$all")
+		stage "unit tests, race detector" go_test -race < <(without "$real_paths"$'\n'"$cgo"$'\n'"$pure"$'\n'"$whole"$'\nevenkeel/cmd/vcctl' <<<"$all")
 		stage "unit tests of what decides" go_test < <(without "$real_paths" <<<"$pure")
-		stage "unit tests of what links libvirt" go_test < <(without "$real_paths" <<<"$cgo")
 		stage "whole clusters without libvirt" go_test <<<"$whole"
+		;;
+	programs)
+		stage "unit tests of vcctl, race detector" go_test -race <<<evenkeel/cmd/vcctl
+		stage "unit tests of what links libvirt" go_test < <(without "$real_paths" <<<"$cgo")
 		;;
 	real)
 		export EVENKEEL_REAL=1
@@ -158,15 +162,17 @@ give_way() {
 beside=
 # A lab's hosts take up to 4 GiB, the race detector's packages as much.
 aside=()
-for s in "$@"; do [[ $s == real ]] || aside+=("$s"); done
-if [[ $# -gt ${#aside[@]} && ${#aside[@]} -gt 0 && $(awk '$1 == "MemAvailable:" {print $2}' /proc/meminfo) -gt $((12 << 20)) ]]; then
+front=()
+for s in "$@"; do if [[ $s == real || $s == programs || $s == unit ]]; then front+=("$s"); else aside+=("$s"); fi; done
+if [[ ${#front[@]} -gt 0 && ${#aside[@]} -gt 0 && $(awk '$1 == "MemAvailable:" {print $2}' /proc/meminfo) -gt $((12 << 20)) ]]; then
 	(
 		give_way
 		beside=yes
 		for s in "${aside[@]}"; do run "$s"; done
 	) &
-	run real
-	wait $! || echo "the stages beside it" | tee "$logs/the stages beside it" >>"$logs/failed"
+	pid=$!
+	for s in "${front[@]}"; do run "$s"; done
+	wait "$pid" || echo "the stages beside it" | tee "$logs/the stages beside it" >>"$logs/failed"
 else
 	for s in "$@"; do run "$s"; done
 fi
