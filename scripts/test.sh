@@ -9,7 +9,7 @@
 #          one package at a time
 #   fuzz   every fuzz target for EVENKEEL_FUZZTIME executions (default 20000x)
 # "real" waits more than it computes. With memory enough for both, lint, race and fuzz run beside it and "programs", in the order
-# given, and give way at the CPU: what they print appears as each ends.
+# given, at a lower priority: what they print appears as each ends.
 # EVENKEEL_PATIENCE, a number of at least 1, multiplies the limits of what tests wait for, on a machine too slow for them.
 # A stage that fails does not keep the later ones from running; the status is 1 if any failed. At the end: each stage with its time and how
 # many tests ran, failed and were skipped, and the ten slowest tests.
@@ -29,7 +29,7 @@ timeout=$(awk -v f="$EVENKEEL_PATIENCE" 'BEGIN { if (f !~ /^[0-9]+(\.[0-9]+)?$/ 
 all=$(go list -tags "$tags" ./...)
 
 # A package is "real" if its tests use the lab, through whatever packages, or look at EVENKEEL_REAL, or if it is the lab.
-# test/attack checks how soon servers answer, so that it must not give way to others.
+# test/attack checks how soon servers answer, so that it must not run at a lower priority.
 real_paths=$({
 	go list -test -tags "$tags" -f '{{.ImportPath}} {{join .Deps " "}} ' ./... |
 		grep -E '^[^ ]+\.test .* evenkeel/test/lab |^evenkeel/test/attack\.test ' | cut -d ' ' -f 1 | sed 's/\.test$//'
@@ -146,11 +146,11 @@ run() {
 	esac
 }
 
-# give_way makes this shell, and all that it starts, give way. Priorities count among processes of one control group. Each lab has
+# lower_priority has this shell, and all that it starts, run at a lower priority. Priorities count among processes of one control group. Each lab has
 # a group of its own, so that others need one as well, with the weight that nice 10 has; root alone can make it.
 group=/sys/fs/cgroup/cpu/evenkeel-beside-$$ weight=cpu.shares:110
 [[ ! -e /sys/fs/cgroup/cgroup.controllers ]] || group=/sys/fs/cgroup/evenkeel-beside-$$ weight=cpu.weight:11
-give_way() {
+lower_priority() {
 	renice -n 10 -p "$BASHPID" >/dev/null
 	{
 		mkdir "$group"
@@ -166,7 +166,7 @@ front=()
 for s in "$@"; do if [[ $s == real || $s == programs || $s == unit ]]; then front+=("$s"); else aside+=("$s"); fi; done
 if [[ ${#front[@]} -gt 0 && ${#aside[@]} -gt 0 && $(awk '$1 == "MemAvailable:" {print $2}' /proc/meminfo) -gt $((12 << 20)) ]]; then
 	(
-		give_way
+		lower_priority
 		beside=yes
 		for s in "${aside[@]}"; do run "$s"; done
 	) &

@@ -244,8 +244,7 @@ func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
 
 // fill adds to a view what agents reported, all at one time.
 func (c *Control) fill(v *View) {
-	_, availability := c.admissionMargin.Load().inForce(state.RightsizingOff)
-	v.live, v.leases, v.unavailable, v.availability = map[string]HostLive{}, map[string]leaseView{}, c.unavailable(v.Snapshot), availability
+	v.live, v.leases, v.unavailable, v.availability = map[string]HostLive{}, map[string]leaseView{}, c.unavailable(v.Snapshot), c.admissionMargin.Load().reported()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, l := range c.live {

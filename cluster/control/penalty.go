@@ -94,7 +94,7 @@ func (d *admissionMargin) observe(out *rightsizing.Result, now time.Time, period
 	for i := range out.VMs {
 		v := &out.VMs[i]
 		d.all++
-		if v.ShortCPU <= 0 && !v.MemoryDeficit(out.Mode) {
+		if v.ShortCPU <= 0 && !v.UnderMemoryPressure(out.Mode) {
 			d.good++
 		}
 	}
@@ -139,10 +139,22 @@ func (c *Control) withMargin(s *state.Snapshot, env loop.Env) loop.Env {
 func (d *admissionMargin) inForce(mode state.RightsizingMode) (loop.Margin, map[string]loop.HostAvailability) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if mode != state.RightsizingOff {
-		d.in(mode)
-	}
+	d.in(mode)
 	return d.margin(), maps.Clone(d.availability)
+}
+
+// last returns the margin as the last evaluation left it.
+func (d *admissionMargin) last() loop.Margin {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.margin()
+}
+
+// reported returns the availability that hosts reported.
+func (d *admissionMargin) reported() map[string]loop.HostAvailability {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.availability)
 }
 
 // admission returns the present status of admission.
@@ -151,10 +163,10 @@ func (c *Control) admission(s *state.Snapshot) AdmissionStatus {
 	mode := meta.Settings.Rightsizing.WithDefaults().Mode
 	env := loop.Env{Now: c.o.Now().UTC(), Unavailable: c.unavailable(s), Period: c.o.Period}
 	out := AdmissionStatus{InForce: mode == state.RightsizingOn, Target: forecast.QualityPenalty.Target, Quality: -1}
-	env.Margin, env.Availability = c.admissionMargin.Load().inForce(mode)
 	if mode == state.RightsizingOff {
-		env.Margin = loop.Margin{}
+		env.Availability = c.admissionMargin.Load().reported()
 	} else {
+		env.Margin, env.Availability = c.admissionMargin.Load().inForce(mode)
 		out.Quality, out.Margins = env.Margin.Quality, marginsOf(env.Margin)
 	}
 	for _, headroom := range loop.HeadroomForNew(s, env) {

@@ -90,6 +90,6 @@ func (c *Control) Rightsizing(ctx context.Context) (RightsizingStatus, error) {
 
 // RightsizingStats returns the counts of a server that leads.
 func (c *Control) RightsizingStats() RightsizingStats {
-	margin, _ := c.admissionMargin.Load().inForce(state.RightsizingOff)
+	margin := c.admissionMargin.Load().last()
 	return RightsizingStats{Stats: c.rightsizing.Load().Stats(), Margins: [len(boldnesses)]MarginStatus(marginsOf(margin)), Quality: margin.Quality}
 }

@@ -89,7 +89,7 @@ func realHost(t *testing.T) bench {
 	return b
 }
 
-// empty checks that a test leaves no VM and no limit behind on its host.
+// empty checks that a test leaves no VM behind on its host.
 func (b bench) empty(t *testing.T) {
 	if t.Failed() { // its lab goes
 		return

@@ -103,7 +103,7 @@ func (t *Stats) count(out *Result, over float64, preempted int) {
 		if v.ShortCPU > 0 {
 			t.ShortCPU += over
 		}
-		if v.MemoryDeficit(out.Mode) {
+		if v.UnderMemoryPressure(out.Mode) {
 			t.ShortMemory += over
 		}
 	}
@@ -124,7 +124,7 @@ func add(h *state.RightsizingHour, out *Result, over float64, preempted int) {
 		if v.ShortCPU > 0 {
 			h.ShortCPU += over
 		}
-		if v.MemoryDeficit(out.Mode) {
+		if v.UnderMemoryPressure(out.Mode) {
 			h.ShortMemory += over
 		}
 		if v.ShortMemory > h.WorstMemory || v.ShortMemory == h.WorstMemory && v.ShortCPU > h.WorstCPU {
@@ -134,8 +134,8 @@ func add(h *state.RightsizingHour, out *Result, over float64, preempted int) {
 	}
 }
 
-// MemoryDeficit says whether the VM is given less than it uses, or in shadow mode would be.
-func (v *Recommendation) MemoryDeficit(mode state.RightsizingMode) bool {
+// UnderMemoryPressure says whether the VM is given less than it uses, or in shadow mode would be.
+func (v *Recommendation) UnderMemoryPressure(mode state.RightsizingMode) bool {
 	return v.ShortMemory > 0 || mode == state.RightsizingOn && v.UnderPressure
 }
 
