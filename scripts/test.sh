@@ -40,8 +40,14 @@ real_paths=$({
 cgo=$(go list -tags "$tags" -f '{{.ImportPath}} {{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}} ' ./... |
 	grep -E ' (libvirt\.org/go/libvirt|evenkeel/hypervisor/libvirt) ' | cut -d ' ' -f 1 || true)
 
+# The schedulers that only decide: those without a runner.
+deciding=(./test/scheduling)
+for dir in cluster/scheduler/*/; do
+	[ -e "$dir/run.go" ] || deciding+=("./$dir")
+done
+
 # Not sim/replay, whose tests share it among goroutines, and not sim/trace, which reads files.
-pure=$(go list ./allocator/... ./migration/... ./forecast/... ./sim/... ./cluster/loop | grep -vxE 'evenkeel/sim/(replay|trace)')
+pure=$(go list ./allocator/... ./migration/... ./forecast/... ./sim/... "${deciding[@]}" | grep -vxE 'evenkeel/sim/(replay|trace)')
 
 # Whole clusters without libvirt. test/simulation would take many times as long with the race detector, and test/readme starts
 # programs, which are built without it.

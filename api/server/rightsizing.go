@@ -8,7 +8,7 @@ import (
 
 	"evenkeel/api/v1"
 	"evenkeel/cluster/control"
-	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
 )
@@ -63,7 +63,7 @@ func admission(x control.AdmissionStatus) v1.Admission {
 		})}
 }
 
-func availabilityOf(w loop.HostAvailability, ignored string) *v1.HostAvailability {
+func availabilityOf(w placement.HostAvailability, ignored string) *v1.HostAvailability {
 	return &v1.HostAvailability{CPU: max(0, w.Available.CPU), Memory: v1.Size(max(0, w.Available.Memory)), Used: resources(w.Used), HeardAt: w.At, Ignored: ignored}
 }
 

@@ -19,8 +19,9 @@ import (
 
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/lease"
-	"evenkeel/cluster/loop"
 	"evenkeel/cluster/node"
+	"evenkeel/cluster/scheduler/admission"
+	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/waits"
@@ -85,8 +86,8 @@ type Control struct {
 
 	// planning holds one while a plan is made, one at a time: plans made side by side would only conflict.
 	planning chan struct{}
-	queue    queueMemory        // under planning
-	capacity loop.CapacityIndex // under planning
+	queue    admission.QueueCache    // under planning
+	capacity admission.CapacityIndex // under planning
 	inflight inflightPlans
 
 	wake            chan struct{} // wakes the loop
@@ -174,9 +175,9 @@ func (c *Control) newID() string {
 	return ulid.MustNew(ulid.Timestamp(c.o.Now()), c.ids).String()
 }
 
-func (c *Control) env() loop.Env {
+func (c *Control) env() placement.Env {
 	s := c.o.State.Snapshot()
-	return c.withMargin(s, loop.Env{Now: c.o.Now().UTC(), NewID: c.newID, Unavailable: c.unavailable(s), Awaited: c.awaited(s), Lists: c.lists, Pools: c.pools()})
+	return c.withMargin(s, placement.Env{Now: c.o.Now().UTC(), NewID: c.newID, Unavailable: c.unavailable(s), Awaited: c.awaited(s), Lists: c.lists, Pools: c.pools()})
 }
 
 // lists returns the hosts whose hypervisor last listed a VM of that id.
@@ -238,7 +239,7 @@ func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
 	v.fill = sync.OnceFunc(func() { c.fill(v) })
 	v.Late = sync.OnceValue(c.Late)
 	v.blockers, v.recommendations, v.period = c.drains.of, sync.OnceValue(c.rightsizing.Load().Recommendations), c.o.Period
-	v.withMargin = func(env loop.Env) loop.Env { return c.withMargin(v.Snapshot, env) }
+	v.withMargin = func(env placement.Env) placement.Env { return c.withMargin(v.Snapshot, env) }
 	return v, nil
 }
 
@@ -318,7 +319,7 @@ func fingerprint(verb, name string, body any) string {
 
 // decider decides on a request by a snapshot. global: no other plan is in flight. Without that, scoped means that the plan
 // affects only the hosts that it lists; if that cannot be, the decider must be called again with global.
-type decider func(s *state.Snapshot, global bool) (a loop.Answer, scoped bool, err error)
+type decider func(s *state.Snapshot, global bool) (a admission.Answer, scoped bool, err error)
 
 // change plans on a snapshot, proposes, and plans again if the state had changed meanwhile. decide must be a function of the
 // snapshot, and of the plans in flight.

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/drain"
+	"evenkeel/cluster/scheduler/moves"
 	"evenkeel/cluster/state"
 	"evenkeel/migration"
 )
@@ -16,14 +17,14 @@ import (
 type DrainRequest struct {
 	Deadline   time.Duration // after which no move begins; 0: none
 	MaxBytes   *int64        // most bytes that its moves may send; nil or -1: no bound
-	OnBlocked  string        // loop.OnBlockedStop, OnBlockedSkip, OnBlockedShutdown; "" = the first
+	OnBlocked  string        // drain.OnBlockedStop, OnBlockedSkip, OnBlockedShutdown; "" = the first
 	OtherHosts []string      // hosts that are about to be emptied, too: nothing goes there
 	By         string
 	Reason     string
 }
 
 // Blocker is a VM that keeps its host from being drained.
-type Blocker = loop.Blocker
+type Blocker = moves.Blocker
 
 // DrainResult is the answer to a request to drain a host.
 type DrainResult struct {
@@ -43,7 +44,7 @@ type Blocked struct {
 
 // Error implements error.
 func (e *Blocked) Error() string {
-	return fmt.Sprintf("host %s cannot be emptied, and nothing was moved: %s", e.Host, loop.BlockersText(e.Blockers))
+	return fmt.Sprintf("host %s cannot be emptied, and nothing was moved: %s", e.Host, moves.BlockersText(e.Blockers))
 }
 
 // Is makes it an ErrConflict.
@@ -52,7 +53,7 @@ func (e *Blocked) Is(target error) bool { return target == ErrConflict }
 func (q DrainRequest) check() error {
 	var f faults
 	switch q.OnBlocked {
-	case "", loop.OnBlockedStop, loop.OnBlockedSkip, loop.OnBlockedShutdown:
+	case "", drain.OnBlockedStop, drain.OnBlockedSkip, drain.OnBlockedShutdown:
 	default:
 		f.add("onBlocked", clip(q.OnBlocked), "must be stop, skip or shutdown")
 	}
@@ -77,7 +78,7 @@ func (c *Control) Drain(ctx context.Context, host string, q DrainRequest, call C
 		return DrainResult{}, err
 	}
 	if q.OnBlocked == "" {
-		q.OnBlocked = loop.OnBlockedStop
+		q.OnBlocked = drain.OnBlockedStop
 	}
 	same := q
 	same.By = sameBy
@@ -128,7 +129,7 @@ func (c *Control) tryDrain(ctx context.Context, host string, q DrainRequest, pri
 	case call.DryRun:
 		r.Plan.ID, r.Plan.State = "", state.MovesProposed
 		return r, false, nil
-	case len(a.Blockers) > 0 && q.OnBlocked == loop.OnBlockedStop:
+	case len(a.Blockers) > 0 && q.OnBlocked == drain.OnBlockedStop:
 		return r, false, &Blocked{Host: host, Blockers: a.Blockers}
 	}
 	body.Operation = &state.Operation{ID: c.newID(), Kind: "drain", Name: host, Host: host, At: c.o.Now().UTC(), MovePlan: body.Drain.Plan}
@@ -148,7 +149,7 @@ func (c *Control) tryDrain(ctx context.Context, host string, q DrainRequest, pri
 }
 
 // drainOf returns the drain of a host as it would begin now.
-func (c *Control) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*state.HostDrain, loop.DrainAnswer, error) {
+func (c *Control) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*state.HostDrain, drain.Answer, error) {
 	now := c.o.Now().UTC()
 	d := state.Drain{State: state.DrainRunning, Since: now, MaxBytes: -1, OnBlocked: q.OnBlocked, By: q.By, Reason: q.Reason}
 	if q.Deadline > 0 {
@@ -160,23 +161,23 @@ func (c *Control) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*sta
 	if h.Drain.State == state.DrainRunning {
 		d.Since = h.Drain.Since
 	}
-	supersedes := loop.Superseded(s, h.Name)
-	o := loop.DrainOptions{Budget: d.MaxBytes, Deadline: q.Deadline, Supersedes: supersedes}
+	supersedes := drain.Superseded(s, h.Name)
+	o := drain.Options{Budget: d.MaxBytes, Deadline: q.Deadline, Supersedes: supersedes}
 	if h.Drain.State == state.DrainRunning && d.MaxBytes >= 0 { // it goes on: what it sent counts
-		o.Budget = max(0, d.MaxBytes-loop.Spent(s, h))
+		o.Budget = max(0, d.MaxBytes-drain.Spent(s, h))
 	}
 	if q.Deadline == 0 { // else there is no time for what need not be
-		o.OptionalBytes, o.MinGain = loop.Besides(s)
+		o.OptionalBytes, o.MinGain = drain.OptionalMoves(s)
 	}
 	f := c.drainFleet(s, supersedes, nil)
 	for _, name := range q.OtherHosts {
 		at := f.Host(name)
 		if at < 0 {
-			return nil, loop.DrainAnswer{}, fmt.Errorf("host %s: %w", name, ErrNotFound)
+			return nil, drain.Answer{}, fmt.Errorf("host %s: %w", name, ErrNotFound)
 		}
 		f.Hosts[at].Cordoned = true
 	}
-	a, err := loop.Drain(f, h.Name, o)
+	a, err := drain.Plan(f, h.Name, o)
 	if err != nil {
 		return nil, a, err
 	}
@@ -194,9 +195,9 @@ func (c *Control) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*sta
 const drainEffort = 20_000_000
 
 // drainFleet is the cluster as drains are planned on it.
-func (c *Control) drainFleet(s *state.Snapshot, supersedes []string, keep map[string]string) *loop.Fleet {
+func (c *Control) drainFleet(s *state.Snapshot, supersedes []string, keep map[string]string) *moves.Fleet {
 	meta, _ := s.Meta()
-	return loop.NewFleet(s, c.env(), c.fleetObservation(s), loop.FleetOptions{Supersedes: supersedes, Pinned: keep, CopyStorage: meta.Settings.Moves.CopyStorage, Steps: drainEffort})
+	return moves.NewFleet(s, c.env(), c.fleetObservation(s), moves.Options{Supersedes: supersedes, Pinned: keep, CopyStorage: meta.Settings.Moves.CopyStorage, Steps: drainEffort})
 }
 
 // Undrain makes a host take VMs again, and ends its drain: moves under way end, nothing is moved back.
@@ -218,7 +219,7 @@ func (c *Control) Undrain(ctx context.Context, host string, call Call) error {
 		}
 		body := state.HostDrain{Host: host, Version: h.Drain.Index}
 		if p, ok := s.MovePlan(h.Drain.Plan); ok && !p.State.Ended() {
-			body.MovePlan = loop.StopMoves(p, "host "+host+" takes VMs again")
+			body.MovePlan = moves.Stop(p, "host "+host+" takes VMs again")
 		}
 		err = c.propose(ctx, state.KindDrain, body)
 		if err == nil {
@@ -301,7 +302,7 @@ func (c *Control) DrainBatches(ctx context.Context) ([]DrainBatch, []Undrainable
 		u := Undrainable{Host: f.Hosts[x.Host].Name, Blockers: f.Blockers(x.Blockers)}
 		switch {
 		case len(u.Blockers) > 0:
-			u.Why = loop.BlockersText(u.Blockers)
+			u.Why = moves.BlockersText(u.Blockers)
 		case x.MinYield > 0:
 			u.Why = fmt.Sprintf("the minimum yield would fall to %.3f", x.MinYield)
 		default:
@@ -352,11 +353,11 @@ func (c *Control) Empty(ctx context.Context, host string) (EmptyView, error) {
 }
 
 // inventoryOf returns the last list of a host's hypervisor, and when it was reported; zero: none was in this term.
-func (c *Control) inventoryOf(s *state.Snapshot, h state.Host) (loop.HostInventory, time.Time) {
+func (c *Control) inventoryOf(s *state.Snapshot, h state.Host) (drain.HostInventory, time.Time) {
 	c.mu.Lock()
 	live, out := c.live[h.Name], c.unavailableLocked(&h, c.o.Clock())
 	c.mu.Unlock()
-	w := loop.HostInventory{Unavailable: out, Listed: live.Reach && live.ListedFor > 0 && live.ListedFor >= h.Version}
+	w := drain.HostInventory{Unavailable: out, Listed: live.Reach && live.ListedFor > 0 && live.ListedFor >= h.Version}
 	for _, i := range live.Running {
 		vm, known := s.VM(i.VM)
 		name := i.Name

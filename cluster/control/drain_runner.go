@@ -9,7 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/drain"
+	"evenkeel/cluster/scheduler/moves"
 	"evenkeel/cluster/state"
 )
 
@@ -132,7 +133,7 @@ func (c *Control) drainHost(ctx context.Context, name string, states drainState)
 		return nil // planning takes long among many VMs, and others wait for their turn
 	}
 	planned := false
-	step, err := loop.NextDrain(s, h, w, env, func(supersedes []string, keep map[string]string) *loop.Fleet {
+	step, err := drain.Next(s, h, w, env, func(supersedes []string, keep map[string]string) *moves.Fleet {
 		planned = true
 		return c.drainFleet(s, supersedes, keep)
 	})

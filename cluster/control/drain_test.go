@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/control"
-	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/drain"
 	"evenkeel/cluster/state"
 	"evenkeel/test/scratch"
 )
@@ -153,7 +153,7 @@ func TestDrainWithAVMThatCannotMove(t *testing.T) {
 		if h, _ := v.Host("h1"); h.Cordoned || h.Drain.State != "" || v.Index() != index {
 			t.Error("a refused drain changed something")
 		}
-		r, err := c.Drain(ctx, "h1", control.DrainRequest{OnBlocked: loop.OnBlockedSkip}, control.Call{})
+		r, err := c.Drain(ctx, "h1", control.DrainRequest{OnBlocked: drain.OnBlockedSkip}, control.Call{})
 		if err != nil || len(r.Blockers) != 1 {
 			t.Fatalf("%+v, %v", r, err)
 		}
@@ -168,7 +168,7 @@ func TestDrainWithAVMThatCannotMove(t *testing.T) {
 		if e, _ := c.Empty(ctx, "h1"); e.Empty {
 			t.Error("it is said to be empty")
 		}
-		if _, err := c.Drain(ctx, "h1", control.DrainRequest{OnBlocked: loop.OnBlockedShutdown}, control.Call{}); err != nil {
+		if _, err := c.Drain(ctx, "h1", control.DrainRequest{OnBlocked: drain.OnBlockedShutdown}, control.Call{}); err != nil {
 			t.Fatal(err)
 		}
 		v = c.drainIs("h1", state.DrainDone)
@@ -288,7 +288,7 @@ func TestDrainGoesOnUnderANewLeader(t *testing.T) {
 
 // A deadline that passes at once, with each way of going on.
 func TestDrainDeadline(t *testing.T) {
-	for _, onBlocked := range []string{loop.OnBlockedStop, loop.OnBlockedSkip, loop.OnBlockedShutdown} {
+	for _, onBlocked := range []string{drain.OnBlockedStop, drain.OnBlockedSkip, drain.OnBlockedShutdown} {
 		t.Run(onBlocked, bubbled(func(t *testing.T) {
 			world := newWorld(t, 2)
 			c := startCluster(t, scratch.Dir(t), world, 2)
@@ -301,7 +301,7 @@ func TestDrainDeadline(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := map[string]state.DrainState{loop.OnBlockedStop: state.DrainStopped, loop.OnBlockedSkip: state.DrainBlocked, loop.OnBlockedShutdown: state.DrainDone}[onBlocked]
+			want := map[string]state.DrainState{drain.OnBlockedStop: state.DrainStopped, drain.OnBlockedSkip: state.DrainBlocked, drain.OnBlockedShutdown: state.DrainDone}[onBlocked]
 			c.drainIs("h1", want)
 			v := c.eventually("moves have ended", func(v *control.View) bool {
 				return !slices.ContainsFunc(v.VMs(), func(vm state.VM) bool { return vm.MovingTo != "" })
@@ -314,7 +314,7 @@ func TestDrainDeadline(t *testing.T) {
 				}
 			}
 			switch onBlocked {
-			case loop.OnBlockedShutdown:
+			case drain.OnBlockedShutdown:
 				if down == 0 || len(on(v, "h1")) > 0 || v.Progress(r.Operation).State != state.OpDone {
 					t.Errorf("%d VMs are down: %+v", down, h.Drain)
 				}
@@ -350,7 +350,7 @@ func TestDrainWithinBytes(t *testing.T) {
 		if _, err := c.Drain(ctx, "h1", control.DrainRequest{MaxBytes: &bound}, control.Call{}); !errors.As(err, &blocked) || !strings.Contains(err.Error(), "budget") {
 			t.Fatalf("%v", err)
 		}
-		if _, err := c.Drain(ctx, "h1", control.DrainRequest{MaxBytes: &bound, OnBlocked: loop.OnBlockedSkip}, control.Call{}); err != nil {
+		if _, err := c.Drain(ctx, "h1", control.DrainRequest{MaxBytes: &bound, OnBlocked: drain.OnBlockedSkip}, control.Call{}); err != nil {
 			t.Fatal(err)
 		}
 		v := c.drainIs("h1", state.DrainBlocked)
@@ -410,7 +410,7 @@ func TestDrainOfAHostThatFallsSilent(t *testing.T) {
 		if _, err := c.Drain(ctx, "h1", control.DrainRequest{}, control.Call{}); !errors.As(err, &blocked) || len(blocked.Blockers) != 4 || !strings.Contains(blocked.Blockers[0].Why, "does not answer") {
 			t.Errorf("a drain of a host that does not answer: %v", err)
 		}
-		if _, err := c.Drain(ctx, "h1", control.DrainRequest{OnBlocked: loop.OnBlockedSkip}, control.Call{}); err != nil {
+		if _, err := c.Drain(ctx, "h1", control.DrainRequest{OnBlocked: drain.OnBlockedSkip}, control.Call{}); err != nil {
 			t.Fatal(err)
 		}
 		c.eventually("the drain says so", func(v *control.View) bool {

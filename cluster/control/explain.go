@@ -3,7 +3,8 @@ package control
 import (
 	"fmt"
 
-	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/admission"
+	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/state"
 )
 
@@ -26,8 +27,8 @@ func Explain(v *View, vc state.VC) Explanation {
 		if vc.Decision.Preempted {
 			say("%s", vc.Decision.Summary)
 		}
-		out.Decision = loop.Consider(v.Snapshot, vc, v.withMargin(loop.Env{Now: v.now, NewID: func() string { return "" }, Pools: poolsOf(v.live)}))
-		for i, w := range loop.Queue(v.Snapshot) {
+		out.Decision = admission.Consider(v.Snapshot, vc, v.withMargin(placement.Env{Now: v.now, NewID: func() string { return "" }, Pools: poolsOf(v.live)}))
+		for i, w := range admission.Queue(v.Snapshot) {
 			if w.ID == vc.ID {
 				say("number %d in the queue, priority %d, waiting since %s", i+1, w.Priority, w.QueuedAt.Format("2006-01-02 15:04:05 MST"))
 			}
@@ -48,7 +49,7 @@ func Explain(v *View, vc state.VC) Explanation {
 	for _, line := range v.rightsizingOf(vc) {
 		say("%s", line)
 	}
-	for _, line := range loop.RulesOf(v.Snapshot, vc) {
+	for _, line := range placement.RulesOf(v.Snapshot, vc) {
 		say("%s", line)
 	}
 	lowest := 0.0

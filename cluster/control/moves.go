@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
-	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/moves"
+	"evenkeel/cluster/scheduler/placement"
+	"evenkeel/cluster/scheduler/rebalance"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 )
@@ -25,7 +27,7 @@ type moving struct {
 	// Of the loop's goroutine alone.
 	refused          map[string]refusal   // openings that were refused on apply, by plan and step
 	unavailableSince map[string]time.Time // hosts that are out
-	seen             loop.Balance
+	seen             rebalance.Trigger
 	evaluatedAt      time.Time         // whether moves would help
 	wake             time.Time         // when the loop is to look again though nothing changes; zero: never
 	weighed          map[string]uint64 // plans that were found to help still, and the last change of needs at that time
@@ -56,7 +58,7 @@ func (m *moving) fresh() {
 	defer m.mu.Unlock()
 	if m.reset || m.refused == nil {
 		m.refused, m.unavailableSince, m.tried, m.weighed = map[string]refusal{}, map[string]time.Time{}, map[string]uint64{}, map[string]uint64{}
-		m.seen, m.wake, m.evaluatedAt, m.reset = loop.Balance{}, time.Time{}, time.Time{}, false
+		m.seen, m.wake, m.evaluatedAt, m.reset = rebalance.Trigger{}, time.Time{}, time.Time{}, false
 	}
 }
 
@@ -130,7 +132,7 @@ func (c *Control) recordSent(ctx context.Context, s *state.Snapshot, r agent.Rep
 }
 
 // carryOn takes the next steps of running move plans, and of moves that are to end.
-func (c *Control) carryOn(ctx context.Context, s *state.Snapshot, env loop.Env) (bool, error) {
+func (c *Control) carryOn(ctx context.Context, s *state.Snapshot, env placement.Env) (bool, error) {
 	m := &c.moves
 	m.fresh()
 	for host := range m.unavailableSince {
@@ -156,7 +158,7 @@ func (c *Control) carryOn(ctx context.Context, s *state.Snapshot, env loop.Env) 
 		defer c.mu.Unlock()
 		return c.live[host]
 	}
-	actions := loop.Next(s, loop.MoveExecution{Env: env, Routes: c.routes(),
+	actions := moves.Next(s, moves.Execution{Env: env, Routes: c.routes(),
 		SyncedUpTo:     func(host string) uint64 { return live(host).Shrunk },
 		Synced:         func(host string) uint64 { return live(host).Synced },
 		UnavailableFor: func(host string) time.Duration { return env.Now.Sub(m.unavailableSince[host]) },
@@ -192,15 +194,15 @@ func (c *Control) carryOn(ctx context.Context, s *state.Snapshot, env loop.Env) 
 
 // weigh evaluates running re-balances again where needs have changed since: one whose remaining moves do not help any more is
 // planned again.
-func (c *Control) weigh(ctx context.Context, s *state.Snapshot, env loop.Env) (bool, error) {
-	needs := loop.Needs(s)
+func (c *Control) weigh(ctx context.Context, s *state.Snapshot, env placement.Env) (bool, error) {
+	needs := moves.Needs(s)
 	meta, _ := s.Meta()
 	for _, p := range s.RunningMovePlans() {
 		begin := func(st state.MoveStep) bool { return st.State == state.StepWaiting || st.State == state.StepPreparing }
 		if p.Kind != state.MovesRebalance || len(env.Awaited) > 0 || needs <= max(p.Basis, c.moves.weighed[p.ID]) || meta.RecoveryFreeze.On() || !slices.ContainsFunc(p.Steps, begin) {
 			continue
 		}
-		f := loop.NewFleet(s, env, c.fleetObservation(s), loop.FleetOptions{Supersedes: []string{p.ID}, CopyStorage: meta.Settings.Moves.CopyStorage})
+		f := moves.NewFleet(s, env, c.fleetObservation(s), moves.Options{Supersedes: []string{p.ID}, CopyStorage: meta.Settings.Moves.CopyStorage})
 		without, with, err := f.Outcome(p)
 		if err != nil {
 			return false, err
@@ -209,7 +211,7 @@ func (c *Control) weigh(ctx context.Context, s *state.Snapshot, env loop.Env) (b
 			continue
 		}
 		why := fmt.Sprintf("needs have changed: the moves to come would bring the minimum yield from %.4f to %.4f", without, with)
-		err = c.replan(ctx, s, env, &loop.Replan{Plan: p, Why: why})
+		err = c.replan(ctx, s, env, &moves.Replan{Plan: p, Why: why})
 		if errors.Is(err, state.ErrConflict) {
 			delete(c.moves.weighed, p.ID)
 			return false, nil
@@ -220,14 +222,14 @@ func (c *Control) weigh(ctx context.Context, s *state.Snapshot, env loop.Env) (b
 }
 
 // pools returns the pools of hosts, as far as their agents have reported to this server.
-func (c *Control) pools() loop.Pools {
+func (c *Control) pools() placement.Pools {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return poolsOf(c.live)
 }
 
-func poolsOf(live map[string]HostLive) loop.Pools {
-	out := loop.Pools{}
+func poolsOf(live map[string]HostLive) placement.Pools {
+	out := placement.Pools{}
 	for name, l := range live {
 		if l.Migrates.Pools != nil {
 			out[name] = l.Migrates.Pools
@@ -237,8 +239,8 @@ func poolsOf(live map[string]HostLive) loop.Pools {
 }
 
 // fleetObservation returns what agents reported of VMs, and of what their hosts need to take VMs over.
-func (c *Control) fleetObservation(s *state.Snapshot) loop.FleetObservation {
-	out := loop.FleetObservation{Use: map[string]loop.Use{}, Partners: map[string]hypervisor.Partner{}}
+func (c *Control) fleetObservation(s *state.Snapshot) moves.Observation {
+	out := moves.Observation{Use: map[string]moves.Use{}, Partners: map[string]hypervisor.Partner{}}
 	for _, m := range s.Migrations() {
 		if m.BytesMoved > 0 {
 			u := out.Use[m.VM]
@@ -267,19 +269,19 @@ func (c *Control) fleetObservation(s *state.Snapshot) loop.FleetObservation {
 
 // replan plans again what is left of a plan some moves of which did not happen. Where nothing helps any more the plan has
 // failed. While hosts are silent that could take VMs, it ends as stopped instead.
-func (c *Control) replan(ctx context.Context, s *state.Snapshot, env loop.Env, a *loop.Replan) error {
+func (c *Control) replan(ctx context.Context, s *state.Snapshot, env placement.Env, a *moves.Replan) error {
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()
-	o := loop.FleetOptions{Supersedes: []string{a.Plan.ID}, Pinned: a.Pinned, CopyStorage: set.CopyStorage}
-	left := loop.Left(s, a.Plan)
+	o := moves.Options{Supersedes: []string{a.Plan.ID}, Pinned: a.Pinned, CopyStorage: set.CopyStorage}
+	left := moves.Left(s, a.Plan)
 	var instead state.MovePlan
 	var err error
 	switch a.Plan.Kind {
 	case state.MovesRebalance:
-		instead, err = loop.Rebalance(loop.NewFleet(s, env, c.fleetObservation(s), o), left, set.MinGain, false)
+		instead, err = rebalance.Plan(moves.NewFleet(s, env, c.fleetObservation(s), o), left, set.MinGain, false)
 	case state.MovesRoom:
 		if vc, ok := s.VC(a.Plan.VC); ok && vc.Goal == state.GoalRun && !vc.Admitted {
-			instead, _, err = loop.PlanRoom(loop.NewFleet(s, env, c.fleetObservation(s), o, vc), left)
+			instead, _, err = rebalance.PlanRoom(moves.NewFleet(s, env, c.fleetObservation(s), o, vc), left)
 		} else {
 			instead.Reason = "no VM waits for the room any more"
 		}
@@ -293,7 +295,7 @@ func (c *Control) replan(ctx context.Context, s *state.Snapshot, env loop.Env, a
 	if len(silent) > 0 && len(instead.Steps) == 0 && a.Plan.Kind != state.MovesDrain {
 		instead.Reason += "; not counted: " + someNames(silent) + ", not heard of since this server leads"
 	}
-	next := loop.ReplanMoves(a.Plan, instead, a.Why)
+	next := moves.Replanned(a.Plan, instead, a.Why)
 	failed := next.Failures > a.Plan.Failures
 	if !failed {
 		next.Tries = a.Plan.Tries // nothing went wrong
@@ -309,7 +311,7 @@ func (c *Control) replan(ctx context.Context, s *state.Snapshot, env loop.Env, a
 }
 
 // ask is the environment of a request: the answer to a VC that does not fit says which moves would make room for it.
-func (c *Control) ask() loop.Env {
+func (c *Control) ask() placement.Env {
 	env := c.env()
 	env.Advise = func(s *state.Snapshot, vc state.VC) string {
 		meta, _ := s.Meta()
@@ -319,8 +321,8 @@ func (c *Control) ask() loop.Env {
 		if vms == 0 || vms > maxAdvised {
 			return ""
 		}
-		f := loop.NewFleet(s, env, c.fleetObservation(s), loop.FleetOptions{CopyStorage: set.CopyStorage}, vc)
-		plan, takes, err := loop.PlanRoom(f, -1)
+		f := moves.NewFleet(s, env, c.fleetObservation(s), moves.Options{CopyStorage: set.CopyStorage}, vc)
+		plan, takes, err := rebalance.PlanRoom(f, -1)
 		if err != nil || math.IsInf(takes, 1) || len(plan.Steps) == 0 {
 			return ""
 		}

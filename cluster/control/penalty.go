@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
-	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/admission"
+	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
 	"evenkeel/forecast"
@@ -24,7 +25,7 @@ type MarginStatus struct {
 
 // HostAvailability is what a host reports to be available for new VMs.
 type HostAvailability struct {
-	loop.HostAvailability
+	placement.HostAvailability
 	Ignored string // why it counts for nothing; "" = it counts where needs are estimated
 }
 
@@ -41,15 +42,15 @@ type AdmissionStatus struct {
 
 // HostHeadroom is what a host has for new VMs, and what its agent reports of that.
 type HostHeadroom struct {
-	loop.Headroom
-	Availability loop.HostAvailability // zero: it reported none
+	admission.Headroom
+	Availability placement.HostAvailability // zero: it reported none
 }
 
 // admissionMargin is the margin between estimates and what new VMs may count on. The leader keeps it; a new leader begins
 // again.
 type admissionMargin struct {
 	mu           sync.Mutex
-	availability map[string]loop.HostAvailability
+	availability map[string]placement.HostAvailability
 	mode         state.RightsizingMode // in which the penalties were begun
 	margins      [len(boldnesses)]forecast.Penalty
 	quality      float64 // of the last whole period; below 0: not known
@@ -58,7 +59,7 @@ type admissionMargin struct {
 }
 
 func newAdmissionMargin() *admissionMargin {
-	return &admissionMargin{availability: map[string]loop.HostAvailability{}, quality: -1}
+	return &admissionMargin{availability: map[string]placement.HostAvailability{}, quality: -1}
 }
 
 // in begins the penalties again if the mode has changed: what shadow mode observed of what would have been proves nothing of
@@ -69,7 +70,7 @@ func (d *admissionMargin) in(mode state.RightsizingMode) {
 	}
 	d.mode, d.quality, d.good, d.all, d.until = mode, -1, 0, 0, time.Time{}
 	for i, text := range boldnesses {
-		d.margins[i], _ = forecast.NewPenalty(loop.MarginFor(text)) // of settings that a test checks
+		d.margins[i], _ = forecast.NewPenalty(admission.MarginFor(text)) // of settings that a test checks
 	}
 }
 
@@ -80,7 +81,7 @@ func (d *admissionMargin) heard(host string, a *agent.Available, now time.Time) 
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.availability[host] = loop.HostAvailability{At: now, Available: state.Resources(a.Available), Used: state.Resources(a.Used), VMs: a.VMs}
+	d.availability[host] = placement.HostAvailability{At: now, Available: state.Resources(a.Available), Used: state.Resources(a.Used), VMs: a.VMs}
 }
 
 // observe takes in the result of an evaluation, and updates the penalties once a period.
@@ -116,8 +117,8 @@ func (d *admissionMargin) observe(out *rightsizing.Result, now time.Time, period
 }
 
 // margin returns the margin as it is now.
-func (d *admissionMargin) margin() loop.Margin {
-	p := loop.Margin{Quality: d.quality}
+func (d *admissionMargin) margin() placement.Margin {
+	p := placement.Margin{Quality: d.quality}
 	for i, into := range []*float64{&p.Conservative, &p.Balanced, &p.Aggressive} {
 		*into = d.margins[i].Value()
 	}
@@ -125,7 +126,7 @@ func (d *admissionMargin) margin() loop.Margin {
 }
 
 // withMargin adds the margin by which new VMs are placed where needs are estimated. A server that does not lead has none.
-func (c *Control) withMargin(s *state.Snapshot, env loop.Env) loop.Env {
+func (c *Control) withMargin(s *state.Snapshot, env placement.Env) placement.Env {
 	env.Period = c.o.Period
 	meta, _ := s.Meta()
 	if meta.Settings.Rightsizing.WithDefaults().Mode != state.RightsizingOn || !c.o.Log.Leads() {
@@ -136,7 +137,7 @@ func (c *Control) withMargin(s *state.Snapshot, env loop.Env) loop.Env {
 }
 
 // inForce returns the margin and the reported availability in that mode, which may have begun since the last evaluation.
-func (d *admissionMargin) inForce(mode state.RightsizingMode) (loop.Margin, map[string]loop.HostAvailability) {
+func (d *admissionMargin) inForce(mode state.RightsizingMode) (placement.Margin, map[string]placement.HostAvailability) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.in(mode)
@@ -144,14 +145,14 @@ func (d *admissionMargin) inForce(mode state.RightsizingMode) (loop.Margin, map[
 }
 
 // last returns the margin as the last evaluation left it.
-func (d *admissionMargin) last() loop.Margin {
+func (d *admissionMargin) last() placement.Margin {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.margin()
 }
 
 // reported returns the availability that hosts reported.
-func (d *admissionMargin) reported() map[string]loop.HostAvailability {
+func (d *admissionMargin) reported() map[string]placement.HostAvailability {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.availability)
@@ -161,7 +162,7 @@ func (d *admissionMargin) reported() map[string]loop.HostAvailability {
 func (c *Control) admission(s *state.Snapshot) AdmissionStatus {
 	meta, _ := s.Meta()
 	mode := meta.Settings.Rightsizing.WithDefaults().Mode
-	env := loop.Env{Now: c.o.Now().UTC(), Unavailable: c.unavailable(s), Period: c.o.Period}
+	env := placement.Env{Now: c.o.Now().UTC(), Unavailable: c.unavailable(s), Period: c.o.Period}
 	out := AdmissionStatus{InForce: mode == state.RightsizingOn, Target: forecast.QualityPenalty.Target, Quality: -1}
 	if mode == state.RightsizingOff {
 		env.Availability = c.admissionMargin.Load().reported()
@@ -169,16 +170,16 @@ func (c *Control) admission(s *state.Snapshot) AdmissionStatus {
 		env.Margin, env.Availability = c.admissionMargin.Load().inForce(mode)
 		out.Quality, out.Margins = env.Margin.Quality, marginsOf(env.Margin)
 	}
-	for _, headroom := range loop.HeadroomForNew(s, env) {
+	for _, headroom := range admission.HeadroomForNew(s, env) {
 		out.Hosts = append(out.Hosts, HostHeadroom{Headroom: headroom, Availability: env.Availability[headroom.Host]})
 	}
 	return out
 }
 
-func marginsOf(m loop.Margin) []MarginStatus {
+func marginsOf(m placement.Margin) []MarginStatus {
 	out := make([]MarginStatus, len(boldnesses))
 	for i, text := range boldnesses {
-		out[i] = MarginStatus{Aggressiveness: text, Factor: m.Of(text), MarginSettings: loop.MarginFor(text)}
+		out[i] = MarginStatus{Aggressiveness: text, Factor: m.Of(text), MarginSettings: admission.MarginFor(text)}
 	}
 	return out
 }

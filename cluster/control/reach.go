@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"evenkeel/cluster/agent"
-	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/moves"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 )
@@ -61,8 +61,8 @@ func nextPeers(all []agent.Peer, q agent.PeersWanted) agent.Peers {
 }
 
 // routesLocked returns the obstacles that agents found, by the host that would send VMs. c.mu is held.
-func (c *Control) routesLocked() loop.Routes {
-	out := loop.Routes{}
+func (c *Control) routesLocked() moves.Routes {
+	out := moves.Routes{}
 	for host, l := range c.live {
 		for _, n := range l.MissingRoutes {
 			if out[host] == nil {
@@ -74,7 +74,7 @@ func (c *Control) routesLocked() loop.Routes {
 	return out
 }
 
-func (c *Control) routes() loop.Routes {
+func (c *Control) routes() moves.Routes {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.routesLocked()
@@ -82,9 +82,9 @@ func (c *Control) routes() loop.Routes {
 
 // MissingRoutes returns the hosts that cannot send VMs to others, as their agents report it, in sentences; equal causes once.
 // Reports of, and about, hosts that are silent do not count.
-func (v *View) MissingRoutes() []loop.MissingRoute {
+func (v *View) MissingRoutes() []moves.MissingRoute {
 	v.fill()
-	routes := loop.Routes{}
+	routes := moves.Routes{}
 	for _, h := range v.Hosts() {
 		if v.unavailable[h.Name] != "" || h.Lost.Proof != "" {
 			continue

@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
-	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/admission"
+	"evenkeel/cluster/scheduler/moves"
+	"evenkeel/cluster/scheduler/placement"
+	"evenkeel/cluster/scheduler/rebalance"
 	"evenkeel/cluster/state"
 )
 
@@ -110,9 +113,9 @@ func (c *Control) Rebalance(ctx context.Context, q RebalanceRequest, call Call) 
 				put.Supersedes = append(put.Supersedes, p.ID)
 			}
 		}
-		f := loop.NewFleet(s, c.env(), c.fleetObservation(s), loop.FleetOptions{Supersedes: put.Supersedes, CopyStorage: set.CopyStorage})
+		f := moves.NewFleet(s, c.env(), c.fleetObservation(s), moves.Options{Supersedes: put.Supersedes, CopyStorage: set.CopyStorage})
 		var err error
-		if put.Plan, err = loop.Rebalance(f, budget, set.MinGain, false); err != nil {
+		if put.Plan, err = rebalance.Plan(f, budget, set.MinGain, false); err != nil {
 			return put, err
 		}
 		put.Plan.By, put.Plan.Text = q.By, q.Text
@@ -180,7 +183,7 @@ func (c *Control) Curve(ctx context.Context) ([]CurvePoint, error) {
 		return nil, err
 	}
 	meta, _ := s.Meta()
-	points, err := loop.Curve(loop.NewFleet(s, c.env(), c.fleetObservation(s), loop.FleetOptions{CopyStorage: meta.Settings.Moves.CopyStorage}))
+	points, err := rebalance.Curve(moves.NewFleet(s, c.env(), c.fleetObservation(s), moves.Options{CopyStorage: meta.Settings.Moves.CopyStorage}))
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +213,7 @@ func (c *Control) ApplyPlan(ctx context.Context, id string, call Call) (MoveResu
 			}
 		}
 		meta, _ := s.Meta()
-		f := loop.NewFleet(s, c.env(), c.fleetObservation(s), loop.FleetOptions{Supersedes: append(slices.Clone(put.Supersedes), id), CopyStorage: meta.Settings.Moves.CopyStorage})
+		f := moves.NewFleet(s, c.env(), c.fleetObservation(s), moves.Options{Supersedes: append(slices.Clone(put.Supersedes), id), CopyStorage: meta.Settings.Moves.CopyStorage})
 		if why := f.StillValid(p); why != "" {
 			return put, fmt.Errorf("move plan %s was made on another state: %s; plan again: %w", id, why, ErrConflict)
 		}
@@ -321,7 +324,7 @@ func (c *Control) makeRoom(ctx context.Context, s *state.Snapshot) (bool, error)
 	if len(env.Awaited) > 0 { // it may fit there without a move
 		return false, nil
 	}
-	for i, vc := range loop.Queue(s) {
+	for i, vc := range admission.Queue(s) {
 		if i == maxRoomTries {
 			break
 		}
@@ -329,7 +332,7 @@ func (c *Control) makeRoom(ctx context.Context, s *state.Snapshot) (bool, error)
 			continue
 		}
 		c.moves.tried[vc.ID] = at
-		plan, _, err := loop.PlanRoom(loop.NewFleet(s, env, c.fleetObservation(s), loop.FleetOptions{CopyStorage: set.CopyStorage}, vc), set.Budget())
+		plan, _, err := rebalance.PlanRoom(moves.NewFleet(s, env, c.fleetObservation(s), moves.Options{CopyStorage: set.CopyStorage}, vc), set.Budget())
 		if err != nil || len(plan.Steps) == 0 {
 			continue
 		}
@@ -392,14 +395,14 @@ func (c *Control) balance(ctx context.Context, s *state.Snapshot) (bool, error) 
 	if len(env.Awaited) > 0 { // a host that reports wakes the loop
 		return false, nil
 	}
-	var v loop.Verdict
-	m.seen, v = m.seen.Due(loop.PaceOf(meta.Settings.Moves), c.balanceObservation(s, env, set))
+	var v rebalance.Verdict
+	m.seen, v = m.seen.Due(rebalance.PaceOf(meta.Settings.Moves), c.balanceObservation(s, env, set))
 	m.wake = v.Next
 	if !v.Evaluate {
 		return false, nil
 	}
-	f := loop.NewFleet(s, env, c.fleetObservation(s), loop.FleetOptions{MinResidency: set.MinResidency.Duration(), CopyStorage: set.CopyStorage})
-	plan, err := loop.Rebalance(f, set.Budget(), set.MinGain, true)
+	f := moves.NewFleet(s, env, c.fleetObservation(s), moves.Options{MinResidency: set.MinResidency.Duration(), CopyStorage: set.CopyStorage})
+	plan, err := rebalance.Plan(f, set.Budget(), set.MinGain, true)
 	if err != nil {
 		return false, err
 	}
@@ -416,16 +419,16 @@ func (c *Control) balance(ctx context.Context, s *state.Snapshot) (bool, error) 
 }
 
 // balanceObservation returns what decides whether moves are looked for. Where every VM has what it needs a quick look says so.
-func (c *Control) balanceObservation(s *state.Snapshot, env loop.Env, set state.MoveSettings) loop.BalanceObservation {
+func (c *Control) balanceObservation(s *state.Snapshot, env placement.Env, set state.MoveSettings) rebalance.Observation {
 	full := true
 	s.EachVC(func(vc *state.VC) bool {
 		full = vc.Goal != state.GoalRun || !vc.Admitted || state.YieldOf(*vc) >= 1
 		return full
 	})
 	if full {
-		return loop.BalanceObservation{Now: env.Now, MinYield: 1, Hosts: c.moves.seen.Hosts}
+		return rebalance.Observation{Now: env.Now, MinYield: 1, Hosts: c.moves.seen.Hosts}
 	}
-	in := loop.ObserveBalance(s, env)
+	in := rebalance.Observe(s, env)
 	for _, p := range s.MovePlans() {
 		if p.Kind == state.MovesRebalance && p.State == state.MovesProposed && set.Mode == state.MovesPropose && env.Now.Sub(p.CreatedAt) < set.Period.Duration() && in.Busy == "" {
 			in.Busy = "move plan " + p.ID + " waits to be applied"

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/admission"
 	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
 )
@@ -65,7 +65,7 @@ func (c *Control) evaluated(s *state.Snapshot, out rightsizing.Result, now time.
 func (c *Control) waitsAgain(s *state.Snapshot, now time.Time) bool {
 	found := false
 	s.EachVM(func(vm *state.VM) bool {
-		found = loop.ComesBack(vm, now)
+		found = admission.ComesBack(vm, now)
 		return !found
 	})
 	return found

@@ -9,7 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/admission"
+	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/state"
 )
 
@@ -76,7 +77,7 @@ type planInputs struct {
 	relisted             uint64
 }
 
-func (c *Control) inputsOf(s *state.Snapshot, env loop.Env) planInputs {
+func (c *Control) inputsOf(s *state.Snapshot, env placement.Env) planInputs {
 	m, _ := s.Meta()
 	return planInputs{s.PlacementIndex(), m.SettingsIndex, namesOf(env.Unavailable), strings.Join(env.Awaited, " "), c.moves.on.Load(), c.evaluations.Load(), c.relisted.Load()}
 }
@@ -116,12 +117,12 @@ func (c *Control) stage(ctx context.Context, idle *planInputs) (bool, error) {
 	at = c.inputsOf(s, env)
 	var plan *state.Plan
 	if len(env.Awaited) == 0 { // else what waits may fit where nothing is known of yet
-		if plan = loop.Restart(s, env); plan == nil {
-			plan = c.queue.admit(s, env)
+		if plan = admission.Restart(s, env); plan == nil {
+			plan = c.queue.Admit(s, env)
 		}
 	}
 	if plan == nil {
-		plan = loop.Reallocate(s)
+		plan = placement.Reallocate(s)
 	}
 	if plan == nil {
 		*idle = at

@@ -5,37 +5,38 @@ import (
 	"fmt"
 	"math"
 
-	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/admission"
+	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/state"
 )
 
 // Create creates a VC. spec has its name, options and groups; MinYield below 0 and empty fields mean the cluster's defaults.
 func (c *Control) Create(ctx context.Context, spec state.VC, call Call) (Result, error) {
-	return c.change(ctx, "create", spec.Name, spec, call, func(s *state.Snapshot, global bool) (loop.Answer, bool, error) {
+	return c.change(ctx, "create", spec.Name, spec, call, func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
 		if call.IfMatch != 0 {
-			return loop.Answer{}, true, fmt.Errorf("create virtual cluster %s: a new one has no version %d: %w", spec.Name, call.IfMatch, ErrPrecondition)
+			return admission.Answer{}, true, fmt.Errorf("create virtual cluster %s: a new one has no version %d: %w", spec.Name, call.IfMatch, ErrPrecondition)
 		}
 		meta, _ := s.Meta()
 		vc, bad := complete(s, meta.Settings, spec)
 		if bad != nil {
-			return loop.Answer{}, true, bad
+			return admission.Answer{}, true, bad
 		}
 		if old, taken := s.VCNamed(vc.Name); taken {
 			what := "name: a virtual cluster " + vc.Name + " exists already; choose another name or delete it first"
 			if old.Goal == state.GoalDelete {
 				what = "name: virtual cluster " + vc.Name + " is still being deleted; try again when it is gone"
 			}
-			return loop.Answer{}, true, &Exists{Field: "name", Text: what}
+			return admission.Answer{}, true, &Exists{Field: "name", Text: what}
 		}
 		if err := vmNamesFree(s, vc); err != nil {
-			return loop.Answer{}, true, err
+			return admission.Answer{}, true, err
 		}
 		vc.ID = c.newID()
 		shut := func(host string) bool { return c.inflight.busy(host) || c.isUnavailable(s, host) }
-		if a, ok := c.capacity.TryFastPath(s, vc, c.withMargin(s, loop.Env{Now: c.o.Now().UTC(), NewID: c.newID, Pools: c.pools()}), shut); ok || !global {
+		if a, ok := c.capacity.TryFastPath(s, vc, c.withMargin(s, placement.Env{Now: c.o.Now().UTC(), NewID: c.newID, Pools: c.pools()}), shut); ok || !global {
 			return a, ok, nil
 		}
-		return loop.Create(s, vc, c.ask()), false, nil
+		return admission.Create(s, vc, c.ask()), false, nil
 	})
 }
 
@@ -88,26 +89,26 @@ func busy(s *state.Snapshot, vc state.VC) error {
 
 // Scale changes the size or the needs of a VC, all or nothing.
 func (c *Control) Scale(ctx context.Context, name string, by Scale, call Call) (Result, error) {
-	return c.change(ctx, "scale", name, by, call, func(s *state.Snapshot, global bool) (loop.Answer, bool, error) {
+	return c.change(ctx, "scale", name, by, call, func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
 		vc, err := existing(s, name, call)
 		if err != nil {
-			return loop.Answer{}, true, err
+			return admission.Answer{}, true, err
 		}
 		if err := busy(s, vc); err != nil {
-			return loop.Answer{}, true, err
+			return admission.Answer{}, true, err
 		}
 		meta, _ := s.Meta()
 		scaled, bad := rescale(s, meta.Settings, vc, by)
 		if bad != nil {
-			return loop.Answer{}, true, bad
+			return admission.Answer{}, true, bad
 		}
 		if err := vmNamesFree(s, scaled); err != nil {
-			return loop.Answer{}, true, err
+			return admission.Answer{}, true, err
 		}
 		if !global {
-			return loop.Answer{}, false, nil
+			return admission.Answer{}, false, nil
 		}
-		return loop.Scale(s, scaled, c.ask()), false, nil
+		return admission.Scale(s, scaled, c.ask()), false, nil
 	})
 }
 
@@ -174,42 +175,42 @@ func rescale(s *state.Snapshot, set state.Settings, vc state.VC, by Scale) (stat
 
 // Start starts a VC that is stopped, or the VMs of it that failed.
 func (c *Control) Start(ctx context.Context, name string, call Call) (Result, error) {
-	return c.change(ctx, "start", name, nil, call, func(s *state.Snapshot, global bool) (loop.Answer, bool, error) {
+	return c.change(ctx, "start", name, nil, call, func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
 		vc, err := existing(s, name, call)
 		if err != nil {
-			return loop.Answer{}, true, err
+			return admission.Answer{}, true, err
 		}
 		if err := busy(s, vc); err != nil {
-			return loop.Answer{}, true, err
+			return admission.Answer{}, true, err
 		}
 		if !global {
-			return loop.Answer{}, false, nil
+			return admission.Answer{}, false, nil
 		}
-		return loop.Start(s, vc, c.ask()), false, nil
+		return admission.Start(s, vc, c.ask()), false, nil
 	})
 }
 
 // Stop stops a VC: its agents ask the guests to power off; its disks are kept.
 func (c *Control) Stop(ctx context.Context, name string, call Call) (Result, error) {
-	return c.change(ctx, "stop", name, nil, call, func(s *state.Snapshot, global bool) (loop.Answer, bool, error) {
+	return c.change(ctx, "stop", name, nil, call, func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
 		vc, err := existing(s, name, call)
 		if err != nil {
-			return loop.Answer{}, true, err
+			return admission.Answer{}, true, err
 		}
 		if vc.Goal == state.GoalDelete {
-			return loop.Answer{}, true, fmt.Errorf("virtual cluster %s is being deleted: %w", name, ErrConflict)
+			return admission.Answer{}, true, fmt.Errorf("virtual cluster %s is being deleted: %w", name, ErrConflict)
 		}
-		return loop.Stop(s, vc, loop.Env{}), true, nil
+		return admission.Stop(s, vc, placement.Env{}), true, nil
 	})
 }
 
 // Delete deletes a VC with all it has.
 func (c *Control) Delete(ctx context.Context, name string, call Call) (Result, error) {
-	return c.change(ctx, "delete", name, nil, call, func(s *state.Snapshot, global bool) (loop.Answer, bool, error) {
+	return c.change(ctx, "delete", name, nil, call, func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
 		vc, err := existing(s, name, call)
 		if err != nil {
-			return loop.Answer{}, true, err
+			return admission.Answer{}, true, err
 		}
-		return loop.Delete(s, vc, loop.Env{}), true, nil
+		return admission.Delete(s, vc, placement.Env{}), true, nil
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
-	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/waits"
@@ -82,8 +82,8 @@ type View struct {
 	// recommendations is what was found last of what VMs need, by their ids.
 	recommendations func() map[string]rightsizing.Recommendation
 	// withMargin adds the margin by which new VMs are placed where needs are estimated, and the availability that hosts report.
-	withMargin   func(loop.Env) loop.Env
-	availability map[string]loop.HostAvailability
+	withMargin   func(placement.Env) placement.Env
+	availability map[string]placement.HostAvailability
 	// Late is what waits for too long, as far as this server knows.
 	Late func() []waits.Late
 	// Leader is the name of the server that leads.
@@ -195,7 +195,7 @@ func (v *View) HostView(h state.Host) HostView {
 	}
 	out.Pressure = live.Pressure
 	if w, reported := v.availability[h.Name]; reported {
-		out.Availability = &HostAvailability{HostAvailability: w, Ignored: loop.Env{Now: v.now.UTC(), Availability: v.availability, Period: v.period}.Ignored(h.Name)}
+		out.Availability = &HostAvailability{HostAvailability: w, Ignored: placement.Env{Now: v.now.UTC(), Availability: v.availability, Period: v.period}.Ignored(h.Name)}
 	}
 	out.Unmanaged, out.Synced, out.Error = live.Unmanaged, v.synced(h.Name), live.Error
 	for _, i := range live.Running {

@@ -6,16 +6,19 @@ import (
 	"errors"
 	"fmt"
 
-	"evenkeel/cluster/loop"
 	"evenkeel/cluster/node"
+	"evenkeel/cluster/scheduler/failover"
+	"evenkeel/cluster/scheduler/moves"
+	"evenkeel/cluster/scheduler/placement"
+	"evenkeel/cluster/scheduler/simulate"
 	"evenkeel/cluster/state"
 )
 
 // SimulatedHost is a host, or several equal ones, that a simulation adds.
-type SimulatedHost = loop.SimulatedHost
+type SimulatedHost = simulate.Host
 
 // SimulatedNeed is another CPU need of each VM of a group.
-type SimulatedNeed = loop.SimulatedNeed
+type SimulatedNeed = simulate.Need
 
 // SimulateRequest asks for the state of a cluster that differs from this one. Nothing is changed.
 type SimulateRequest struct {
@@ -27,7 +30,7 @@ type SimulateRequest struct {
 }
 
 // Unplaced is a VM that would have no host.
-type Unplaced = loop.Unplaced
+type Unplaced = simulate.Unplaced
 
 // SimulateResult is the state that would be.
 type SimulateResult struct {
@@ -40,17 +43,17 @@ type SimulateResult struct {
 }
 
 // FailoverRow says what happens in the cluster if one host fails.
-type FailoverRow = loop.FailoverRow
+type FailoverRow = failover.CapacityRow
 
 // Simulate returns the state of a cluster that differs from this one.
 func (c *Control) Simulate(ctx context.Context, q SimulateRequest) (SimulateResult, error) {
 	if q.MaxBytes != nil && *q.MaxBytes < -1 {
 		return SimulateResult{}, &Invalid{Fields: []FieldError{{Field: "maxBytes", Text: "must be a number of bytes, or -1 for no bound", Value: *q.MaxBytes}}}
 	}
-	w := loop.Simulation{Add: q.AddHosts, Remove: q.RemoveHosts, Needs: q.Needs}
+	w := simulate.Request{Add: q.AddHosts, Remove: q.RemoveHosts, Needs: q.Needs}
 	var s *state.Snapshot
-	var see loop.FleetObservation
-	env := loop.Env{Now: c.o.Now().UTC(), NewID: func() string { return "" }}
+	var see moves.Observation
+	env := placement.Env{Now: c.o.Now().UTC(), NewID: func() string { return "" }}
 	if q.Snapshot == nil {
 		var err error
 		if s, err = c.beforePlan(ctx, "try"); err != nil {
@@ -68,11 +71,11 @@ func (c *Control) Simulate(ctx context.Context, q SimulateRequest) (SimulateResu
 	if w.Budget = meta.Settings.Moves.WithDefaults().Budget(); q.MaxBytes != nil {
 		w.Budget = *q.MaxBytes
 	}
-	o, err := loop.Simulate(s, env, see, w)
+	o, err := simulate.Run(s, env, see, w)
 	switch {
 	case errors.Is(err, state.ErrNotFound):
 		return SimulateResult{}, fmt.Errorf("try: %w", err)
-	case errors.Is(err, loop.ErrWhat):
+	case errors.Is(err, simulate.ErrWhat):
 		return SimulateResult{}, &Invalid{Fields: []FieldError{{Field: "what", Text: err.Error()}}}
 	case err != nil:
 		return SimulateResult{}, err
@@ -87,5 +90,5 @@ func (c *Control) FailoverCapacity(ctx context.Context) ([]FailoverRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	return loop.FailoverCapacity(s, loop.Env{Now: c.o.Now().UTC(), NewID: func() string { return "" }, Unavailable: c.unavailable(s)})
+	return failover.Capacity(s, placement.Env{Now: c.o.Now().UTC(), NewID: func() string { return "" }, Unavailable: c.unavailable(s)})
 }

@@ -6,21 +6,21 @@ import (
 	"math"
 	"time"
 
-	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/rebalance"
 	"evenkeel/cluster/state"
 	"evenkeel/migration"
 	"evenkeel/sim/replay"
 )
 
-// moving lets a policy move VMs that run, as the production loop does: at the times that loop.Balance says, by a plan of package migration within a budget
-// that loop.Worth finds worth its bytes; and where the first virtual cluster that waits has no room, by a plan that makes some. Moves take no
+// moving lets a policy move VMs that run, as the production loop does: at the times that rebalance.Trigger says, by a plan of package migration within a budget
+// that rebalance.Worth finds worth its bytes; and where the first virtual cluster that waits has no room, by a plan that makes some. Moves take no
 // time here; what they send is the memory in use.
 type moving struct {
 	replay.Policy
 	rightsizing *replay.Rightsizing // that the policy is; nil: VMs need what they declared
 	settings    state.MoveSettings
 
-	balance loop.Balance
+	balance rebalance.Trigger
 	ended   []time.Time
 	moved   map[int32]movedVM // by slot
 	tried   float64           // when room was looked for last, seconds
@@ -46,7 +46,7 @@ func withMoves(p replay.Policy, settings state.MoveSettings) *moving {
 
 // Begin implements replay.Policy.
 func (m *moving) Begin(c *replay.Cluster) replay.Enforcement {
-	m.balance, m.ended, m.moved, m.err = loop.Balance{}, nil, map[int32]movedVM{}, nil
+	m.balance, m.ended, m.moved, m.err = rebalance.Trigger{}, nil, map[int32]movedVM{}, nil
 	m.tried, m.stuck, m.freed = math.Inf(-1), -1, -1
 	return m.Policy.Begin(c)
 }
@@ -73,7 +73,7 @@ func (m *moving) need(c *replay.Cluster, slot int32) float64 {
 }
 
 func (m *moving) rebalance(c *replay.Cluster) {
-	in := loop.BalanceObservation{Now: clock(c.Now), MinYield: 1, Hosts: 1, Ended: m.ended}
+	in := rebalance.Observation{Now: clock(c.Now), MinYield: 1, Hosts: 1, Ended: m.ended}
 	need, have := 0.0, 0.0
 	change := fnv.New64a()
 	for s, app := range c.App {
@@ -91,8 +91,8 @@ func (m *moving) rebalance(c *replay.Cluster) {
 		have += h.CPU
 	}
 	in.Load, in.Change = need/have, change.Sum64()
-	var verdict loop.Verdict
-	if m.balance, verdict = m.balance.Due(loop.PaceOf(m.settings), in); !verdict.Evaluate {
+	var verdict rebalance.Verdict
+	if m.balance, verdict = m.balance.Due(rebalance.PaceOf(m.settings), in); !verdict.Evaluate {
 		return
 	}
 	pl, err := migration.New(m.problem(c, func(s int32) float64 { return m.need(c, s) }, 0, -1))
@@ -100,7 +100,7 @@ func (m *moving) rebalance(c *replay.Cluster) {
 		m.fail(c, err)
 		return
 	}
-	if plan, not := loop.Worth(pl, float64(m.settings.Budget()), m.settings.WithDefaults().MinGain, true); not == "" {
+	if plan, not := rebalance.Worth(pl, float64(m.settings.Budget()), m.settings.WithDefaults().MinGain, true); not == "" {
 		m.carryOut(c, plan)
 		for g, s := range m.slots {
 			c.Allocate(s, min(plan.CPU[g], c.RequestCPU[s]), c.Memory[s])

@@ -11,7 +11,7 @@ import (
 
 // deterministic packages give the same answer for the same input: the pure
 // ones, and those whose decisions every member of the cluster must repeat.
-var deterministic = append([]string{"cluster/state", "cluster/loop", "cluster/lease"}, pure...)
+var deterministic = append([]string{"cluster/state", "cluster/lease"}, pure...)
 
 // decides says whether a file only decides. In packages below cluster/scheduler all files do but the runner.
 func decides(f *GoFile, packages []string) bool {
@@ -59,7 +59,7 @@ func checkCalls(r *Repo) (findings []Finding) {
 }
 
 // single are the packages that start no goroutines: what decides. Their tests run without the race detector: see scripts/test.sh.
-var single = slices.Concat(pure, []string{"cluster/loop"})
+var single = pure
 
 // checkGoroutines: who wants two answers at once of a package that decides calls it twice at once.
 func checkGoroutines(r *Repo) (findings []Finding) {

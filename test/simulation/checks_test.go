@@ -10,7 +10,8 @@ import (
 
 	"evenkeel/cluster/control"
 	"evenkeel/cluster/lease"
-	"evenkeel/cluster/loop"
+	"evenkeel/cluster/scheduler/admission"
+	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 )
@@ -346,8 +347,8 @@ func crowdedOut(snap *state.Snapshot, vc state.VC) bool {
 // queuedOut says whether a VC was asked to start again, waits, and would not fit.
 func queuedOut(snap *state.Snapshot, vc state.VC) bool {
 	ids := 0
-	env := loop.Env{Now: vc.QueuedAt, NewID: func() string { ids++; return fmt.Sprint("new-", ids) }}
-	return !vc.Admitted && !vc.QueuedAt.IsZero() && !loop.Consider(snap, vc, env).Admitted
+	env := placement.Env{Now: vc.QueuedAt, NewID: func() string { ids++; return fmt.Sprint("new-", ids) }}
+	return !vc.Admitted && !vc.QueuedAt.IsZero() && !admission.Consider(snap, vc, env).Admitted
 }
 
 // fullEverywhere says whether no host has memory for a lost VM, as when VMs that a restored state does not know take it.
@@ -367,7 +368,7 @@ func startsNone(snap *state.Snapshot, vc state.VC) bool {
 	if !strings.Contains(vc.Decision.Summary, "wait for room") {
 		return false
 	}
-	plan := loop.Restart(snap, loop.Env{Now: time.Now()})
+	plan := admission.Restart(snap, placement.Env{Now: time.Now()})
 	return plan == nil || plan.Verb == "waiting"
 }
 

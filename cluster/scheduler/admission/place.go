@@ -1,0 +1,165 @@
+package admission
+
+import (
+	"time"
+
+	"evenkeel/allocator"
+	"evenkeel/cluster/scheduler/placement"
+	"evenkeel/cluster/state"
+)
+
+// Answer is the answer to a request: a plan to propose, or a refusal with its reasons.
+type Answer struct {
+	Plan     *state.Plan // nil if refused
+	Decision state.Decision
+	// Queued: the plan only records the VC, it does not fit now.
+	Queued bool
+}
+
+// Create answers a request for a new VC. vc is complete (ids and defaults filled in) except for its allocations.
+func Create(s *state.Snapshot, vc state.VC, env placement.Env) Answer {
+	vc.Goal = state.GoalRun
+	return place(s, vc, 0, "create", env)
+}
+
+// Start answers a request to run a VC that is stopped or has VMs that failed.
+func Start(s *state.Snapshot, vc state.VC, env placement.Env) Answer {
+	vc.Goal = state.GoalRun
+	return place(s, vc, vc.ModifyIndex, "start", env)
+}
+
+// Scale answers a request to run a VC with other groups than it has now. The
+// VC keeps its name and group names; counts and needs may differ.
+func Scale(s *state.Snapshot, vc state.VC, env placement.Env) Answer {
+	if vc.Goal != state.GoalRun {
+		return Answer{Plan: &state.Plan{Basis: s.Index(), Verb: "scaled", VC: &vc, VCVersion: vc.ModifyIndex,
+			VMs: placement.VMsToRemove(s, vc), Text: "size and needs changed; they hold from its next start"}}
+	}
+	return place(s, vc, vc.ModifyIndex, "scale", env)
+}
+
+// Consider returns what admission would decide on a VC now, without a plan.
+func Consider(s *state.Snapshot, vc state.VC, env placement.Env) state.Decision {
+	p, wanted := problemWith(s, vc, env)
+	return decision(p, p.admitNew(wanted), s.Index(), env)
+}
+
+// problemWith is the problem of everything that runs, of vc in its new form, and of the lost VMs that are to start beside it.
+func problemWith(s *state.Snapshot, vc state.VC, env placement.Env, beside ...lostVC) (*problem, []state.VM) {
+	skip := []string{vc.ID}
+	for _, b := range beside {
+		skip = append(skip, b.vc.ID)
+	}
+	p := newProblem(s, skip...)
+	p.CloseHosts(env.Unavailable)
+	wanted := placement.WantedVMs(s, vc, env)
+	vc = placement.WithoutEstimates(vc, wanted)
+	byGroup := map[string][]state.VM{}
+	for _, vm := range wanted {
+		byGroup[vm.Group] = append(byGroup[vm.Group], vm)
+	}
+	for _, g := range vc.Groups {
+		if vms := byGroup[g.Name]; len(vms) > 0 {
+			p.AddRequested(vc, g, vms)
+		}
+	}
+	for _, vm := range placement.VMsToRemove(s, vc) {
+		p.ChargeLeaving(vm)
+	}
+	for _, b := range beside {
+		p.addLost(s, placement.WithoutEstimates(b.vc, b.vms), b.vms)
+	}
+	p.ApplyPools(s, env.Pools)
+	p.SubtractReserves()
+	p.applyMargin(s, vc.ID, env, &vc)
+	return p, wanted
+}
+
+// place asks admission for vc and turns the answer into a plan.
+func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env placement.Env) Answer {
+	p, wanted := problemWith(s, vc, env)
+	adm := p.admitNew(wanted)
+	if adm.Admitted {
+		if first := lostBefore(s, vc, env); first != "" {
+			adm = allocator.Admission{Asked: adm.Asked, Summary: "virtual cluster " + first + " lost VMs with their host, which start first and would not fit beside it"}
+		}
+	}
+	d := decision(p, adm, s.Index(), env)
+	if !adm.Admitted && !adm.NeverFits && env.Advise != nil {
+		if text := env.Advise(s, vc); text != "" {
+			d.Advice = append(d.Advice, text)
+		}
+	}
+	vc.Decision = d
+	if !adm.Admitted {
+		wait := vc.OnFull == state.Queue && !adm.NeverFits && (verb != "scale" || !vc.Admitted) && !anyRunning(s, vc)
+		if !wait {
+			return Answer{Decision: d}
+		}
+		vc.Admitted = false
+		if vc.QueuedAt.IsZero() {
+			vc.QueuedAt = env.Now // one that waits already keeps its turn
+		}
+		return Answer{Decision: d, Queued: true, Plan: &state.Plan{Basis: s.Index(), Verb: "queued", VC: &vc, VCVersion: version,
+			Text: "queued: " + d.Summary}}
+	}
+	vc = placement.WithoutEstimates(vc, wanted)
+	vc.Admitted, vc.QueuedAt = true, time.Time{}
+
+	allocs, affected := p.Allocations(adm.Solution.CPU, adm.Solution.Hosts, vc.ID)
+	vms := placement.VMsToRemove(s, vc)
+	for i, ref := range p.Refs {
+		if ref.VC.ID != vc.ID {
+			continue
+		}
+		for k, vm := range ref.Members() {
+			vm.Host = p.Hosts[adm.Solution.Hosts[i][k]].Name
+			vms = append(vms, vm.Start(ref.Group))
+			affected[vm.Host] = true
+		}
+	}
+	for _, vm := range vms {
+		affected[vm.Host] = true
+	}
+	return Answer{Decision: d, Plan: &state.Plan{Basis: s.Index(), Verb: pastTense[verb], VC: &vc, VCVersion: version, VMs: placement.Changed(s, vms),
+		Allocations: allocs, AffectedHosts: placement.SortedNames(affected), Text: d.Summary}}
+}
+
+// anyRunning says whether some VM of vc runs: then it is not one that waits to run.
+func anyRunning(s *state.Snapshot, vc state.VC) bool {
+	for _, vm := range s.VMsOf(vc.ID) {
+		if vm.ConsumesResources() && vm.Goal == state.GoalRun {
+			return true
+		}
+	}
+	return false
+}
+
+var pastTense = map[string]string{"create": "created", "start": "started", "scale": "scaled", "admit": "admitted"}
+
+// Stop answers a request to stop a VC: always yes.
+func Stop(s *state.Snapshot, vc state.VC, _ placement.Env) Answer {
+	return leave(s, vc, state.GoalStop, "stopped", "stop requested")
+}
+
+// Delete answers a request to delete a VC: always yes.
+func Delete(s *state.Snapshot, vc state.VC, _ placement.Env) Answer {
+	return leave(s, vc, state.GoalDelete, "deleting", "deletion requested")
+}
+
+func leave(s *state.Snapshot, vc state.VC, goal state.Goal, verb, text string) Answer {
+	old := vc
+	vc.Goal, vc.Admitted, vc.QueuedAt, vc.Groups = goal, false, time.Time{}, state.Declared(vc.Groups)
+	affected := map[string]bool{}
+	var vms []state.VM
+	for _, vm := range s.VMsOf(vc.ID) {
+		if vm.Goal == state.GoalDelete {
+			continue
+		}
+		g, _ := old.GroupOf(vm)
+		vms = append(vms, vm.Leaving(g, goal))
+		affected[vm.Host] = true
+	}
+	return Answer{Plan: &state.Plan{Basis: s.Index(), Verb: verb, VC: &vc, VCVersion: old.ModifyIndex,
+		VMs: placement.Changed(s, vms), AffectedHosts: placement.SortedNames(affected), Text: text}}
+}

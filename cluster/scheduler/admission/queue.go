@@ -1,0 +1,76 @@
+package admission
+
+import (
+	"slices"
+
+	"evenkeel/allocator"
+	"evenkeel/cluster/scheduler/placement"
+	"evenkeel/cluster/state"
+)
+
+// Queue returns the VCs that wait, in the order in which they are tried.
+func Queue(s *state.Snapshot) []state.VC {
+	var waiting []state.VC
+	for _, vc := range s.VCs() {
+		if vc.Goal == state.GoalRun && !vc.Admitted && !slices.ContainsFunc(s.VMsOf(vc.ID), func(vm state.VM) bool { return vm.ConsumesResources() }) { // one that was preempted is gone first
+			waiting = append(waiting, vc)
+		}
+	}
+	sortQueue(waiting)
+	return waiting
+}
+
+// Fitting returns the ids of the VCs in the queue that fit now, each beside those before it: by priority, then age. A later VC
+// that fits does not wait for an earlier one that does not. Whether a VC fits whose disks lie on hosts is not known: it is in
+// the list, and Admit decides on it.
+func Fitting(s *state.Snapshot, env placement.Env) []string {
+	queue := Queue(s)
+	if len(queue) == 0 {
+		return nil
+	}
+	p := newProblem(s, "")
+	p.CloseHosts(env.Unavailable)
+	p.SubtractReserves()
+	p.applyMargin(s, "", env, nil)
+	if p.headroom != nil {
+		p = p.restricted()
+	}
+	ruled := p.Rules() != nil
+	var requests []allocator.Request
+	at := make([]int, len(queue)) // request of the VC, -1: none
+	for i, r := range placement.Requests(s, queue, env) {
+		if at[i] = -1; r.Bound {
+			continue
+		}
+		at[i] = len(requests)
+		requests = append(requests, r.Request)
+		ruled = ruled || r.Ruled
+	}
+	rules := p.Labels()
+	if !ruled {
+		rules = nil
+		for i := range requests {
+			requests[i].Rules = nil
+		}
+	}
+	answer := allocator.AdmitQueue(p.Problem.Problem, rules, requests, false)
+	var ids []string
+	for i, vc := range queue {
+		if at[i] < 0 || answer.Answers[at[i]].Admitted {
+			ids = append(ids, vc.ID)
+		}
+	}
+	return ids
+}
+
+// Admit returns a plan that admits a VC of the queue; nil if it does not wait any more or does not fit.
+func Admit(s *state.Snapshot, id string, env placement.Env) *state.Plan {
+	vc, ok := s.VC(id)
+	if !ok || vc.Goal != state.GoalRun || vc.Admitted {
+		return nil
+	}
+	if a := place(s, vc, vc.ModifyIndex, "admit", env); a.Plan != nil && !a.Queued {
+		return a.Plan
+	}
+	return nil
+}

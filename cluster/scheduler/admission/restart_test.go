@@ -1,0 +1,159 @@
+package admission_test
+
+import (
+	"strings"
+	"testing"
+
+	"evenkeel/cluster/scheduler/admission"
+	"evenkeel/cluster/state"
+	"evenkeel/test/scheduling"
+)
+
+// A VM that was lost starts elsewhere also where another of its VC is on a host that is beyond its memory; nothing starts there.
+func TestRestartBesideAnOverfullHost(t *testing.T) {
+	c := scheduling.NewCluster(t, "h1", "h2", "h3")
+	c.Must(state.KindHostCordon, state.HostCordon{Host: "h1", Cordoned: true})
+	x := scheduling.VC("x", 0.2, scheduling.Group(2, 3, 2*scheduling.GiB))
+	x.OnHostLoss = state.RestartOnLoss
+	c.Enact("create", admission.Create(c.Snapshot(), x, c.Env()).Plan)
+	c.CommitPlan()
+	on := map[string]state.VM{}
+	for _, vm := range c.Snapshot().VMs() {
+		on[vm.Host] = vm
+	}
+	if len(on) != 2 {
+		t.Fatalf("placed on %v", on)
+	}
+	c.Host("h2", 4, scheduling.GiB, state.Resources{}) // less than its VM holds
+	c.Must(state.KindHostCordon, state.HostCordon{Host: "h1", Cordoned: false})
+	c.Must(state.KindHostLost, state.HostLost{Host: "h3", Proof: state.ProofOperator, Text: "it is dead"})
+	p := admission.Restart(c.Snapshot(), c.Env())
+	if p == nil {
+		t.Fatal("it waits, and h1 is empty")
+	}
+	c.Enact("restart", p)
+	if vm, _ := c.Snapshot().VM(on["h3"].ID); vm.Host != "h1" || vm.Generation != 2 {
+		t.Errorf("%+v", vm)
+	}
+	c.Must(state.KindHostLost, state.HostLost{Host: "h1", Proof: state.ProofOperator, Text: "it is dead"})
+	if p := admission.Restart(c.Snapshot(), c.Env()); p != nil && len(p.VMs) > 0 {
+		t.Errorf("started beside what is too much already: %+v", p.VMs)
+	}
+}
+
+// VMs that start on their own host only, which has become too small for all of them: those start for which there is room.
+func TestRestartOnAHostThatShrank(t *testing.T) {
+	c := scheduling.NewCluster(t, "h1")
+	x := scheduling.VC("x", 0.2, scheduling.Group(3, 1, scheduling.GiB))
+	x.OnHostLoss = state.KeepOnLoss
+	c.Enact("create", admission.Create(c.Snapshot(), x, c.Env()).Plan)
+	c.CommitPlan()
+	c.Must(state.KindHostLost, state.HostLost{Host: "h1", Proof: state.ProofOperator, Text: "it is dead"})
+	h, _ := c.Snapshot().Host("h1")
+	c.Host("h1", 4, 2*scheduling.GiB+2*h.VMOverhead, state.Resources{})
+	p := admission.Restart(c.Snapshot(), c.Env())
+	if p == nil || len(p.VMs) != 1 {
+		t.Fatalf("%+v", p)
+	}
+	c.Enact("restart", p)
+	c.Enact("restart", admission.Restart(c.Snapshot(), c.Env()))
+	if p := admission.Restart(c.Snapshot(), c.Env()); p == nil || len(p.VMs) != 0 {
+		t.Errorf("a third one: %+v", p)
+	}
+}
+
+// A VM does not start where the hypervisor lists one of its id: it waits, or starts elsewhere.
+func TestRestartWhereNothingBarsIt(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		lists []string
+		host  string // "": it waits
+	}{
+		{"nothing is left of it", nil, "any"},
+		{"left on one of two", []string{"h1"}, "h2"},
+		{"left on the other", []string{"h2"}, "h1"},
+		{"left on both", []string{"h1", "h2"}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := scheduling.NewCluster(t, "h1", "h2", "h3")
+			for _, h := range []string{"h1", "h2"} {
+				s.Must(state.KindHostCordon, state.HostCordon{Host: h, Cordoned: true})
+			}
+			x := scheduling.VC("x", 0.2, scheduling.Group(1, 1, scheduling.GiB))
+			x.OnHostLoss = state.RestartOnLoss
+			s.Enact("create", admission.Create(s.Snapshot(), x, s.Env()).Plan)
+			s.CommitPlan()
+			for _, h := range []string{"h1", "h2"} {
+				s.Must(state.KindHostCordon, state.HostCordon{Host: h, Cordoned: false})
+			}
+			s.Must(state.KindHostLost, state.HostLost{Host: "h3", Proof: state.ProofOperator, Text: "it is dead"})
+			env := s.Env()
+			env.Lists = func(vm string) []string {
+				if vm == s.Snapshot().VMs()[0].ID {
+					return c.lists
+				}
+				return nil
+			}
+			p := admission.Restart(s.Snapshot(), env)
+			host := ""
+			if p != nil && len(p.VMs) == 1 {
+				host = p.VMs[0].Host
+			}
+			if host != c.host && (c.host != "any" || host == "") {
+				t.Errorf("started on %q, want %q: %+v", host, c.host, p)
+			}
+		})
+	}
+}
+
+// TestLostBeforeNew: what would take the room of VMs that were lost with their host, and fit elsewhere now, waits or is refused; what fits
+// beside them is admitted.
+func TestLostBeforeNew(t *testing.T) {
+	away := scheduling.VC("w", 0.2, scheduling.Group(2, 0.1, scheduling.GiB/4))
+	away.Groups[0].Affinity = state.Affinity{Spread: "host", Avoid: []string{"vc:x"}}
+	large, small := scheduling.VC("l", 0.2, scheduling.Group(1, 1, 5*scheduling.GiB)), scheduling.VC("s", 0.2, scheduling.Group(1, 1, scheduling.GiB/4))
+	for _, c := range []struct {
+		name     string
+		vc       state.VC
+		onFull   state.OnFull
+		admitted bool
+	}{
+		{"needs the hosts that they need", away, state.Queue, false},
+		{"takes their memory", large, state.Queue, false},
+		{"takes their memory, and does not wait", large, state.Reject, false},
+		{"fits beside them", small, state.Reject, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := scheduling.NewCluster(t, "h1", "h2", "h3")
+			for _, h := range []string{"h2", "h3"} {
+				s.Must(state.KindHostCordon, state.HostCordon{Host: h, Cordoned: true})
+			}
+			x := scheduling.VC("x", 0.2, scheduling.Group(2, 0.1, 2*scheduling.GiB))
+			x.OnHostLoss = state.RestartOnLoss
+			s.Enact("create", admission.Create(s.Snapshot(), x, s.Env()).Plan)
+			s.CommitPlan()
+			for _, h := range []string{"h2", "h3"} {
+				s.Must(state.KindHostCordon, state.HostCordon{Host: h, Cordoned: false})
+			}
+			s.Must(state.KindHostLost, state.HostLost{Host: "h1", Proof: state.ProofOperator, Text: "it is dead"})
+			s.Must(state.KindHostCordon, state.HostCordon{Host: "h1", Cordoned: true})
+			if c.vc.Name == "l" { // it fits on one host alone, and so do they
+				s.Must(state.KindHostCordon, state.HostCordon{Host: "h3", Cordoned: true})
+			}
+			c.vc.OnFull = c.onFull
+			a := admission.Create(s.Snapshot(), c.vc, s.Env())
+			if admitted := a.Plan != nil && !a.Queued; admitted != c.admitted || a.Queued != (c.onFull == state.Queue && !c.admitted) {
+				t.Fatalf("%+v", a)
+			}
+			if !c.admitted && !strings.Contains(a.Decision.Summary, "virtual cluster x lost VMs with their host, which start first") {
+				t.Errorf("%q", a.Decision.Summary)
+			}
+			if a.Plan != nil {
+				s.Enact("create", a.Plan)
+			}
+			if p := admission.Restart(s.Snapshot(), s.Env()); p == nil || len(p.VMs) != 2 {
+				t.Errorf("the lost VMs do not start: %+v", p)
+			}
+		})
+	}
+}

@@ -1,0 +1,10 @@
+package drain
+
+import "time"
+
+// Delays and limits of drains.
+const (
+	maxFruitless   = 3               // times that moves off a host are planned again although the last ones failed
+	maxUnavailable = 5 * time.Minute // that a host may be out of reach before its drain ends
+	retryDrain     = 2 * time.Second // after moves that failed, before the drain is planned again
+)

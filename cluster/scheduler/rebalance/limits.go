@@ -1,0 +1,10 @@
+package rebalance
+
+import "time"
+
+// Delays and limits of re-balances that no setting changes: see Pace for the others.
+const (
+	full       = 1 - 1e-6      // minimum yield that leaves nothing to gain
+	remembered = 4 * time.Hour // that a re-balance counts towards the cool-down of the next
+	nearly     = 0.95          // of the possible gain that is enough, if it takes fewer bytes
+)

@@ -1,0 +1,128 @@
+package scheduling
+
+import (
+	"time"
+
+	"evenkeel/cluster/scheduler/rightsizing"
+	"evenkeel/cluster/state"
+)
+
+// Rightsized is a cluster whose VMs use something, minute by minute.
+type Rightsized struct {
+	*Cluster
+	Rightsizer rightsizing.Rightsizer
+	Now        time.Time
+	Use        map[string]state.Resources                  // by VM name
+	Odd        map[string]func(*rightsizing.VMObservation) // edits what is reported, by VM name
+	Last       rightsizing.Result
+}
+
+func NewRightsized(t TB, mode state.RightsizingMode, hosts ...string) *Rightsized {
+	c := &Rightsized{Cluster: NewCluster(t, hosts...), Now: Start, Use: map[string]state.Resources{}, Odd: map[string]func(*rightsizing.VMObservation){}}
+	c.Set(state.RightsizingSettings{Mode: mode})
+	return c
+}
+
+func (c *Rightsized) Set(x state.RightsizingSettings) {
+	m, _ := c.Snapshot().Meta()
+	m.Settings.Rightsizing, m.Settings.OnFull = x, state.Queue
+	c.Must(state.KindSettings, state.SettingsPut{Settings: m.Settings, Version: m.SettingsIndex})
+}
+
+// Run a VC of VMs that use so much each.
+func (c *Rightsized) AddVC(name string, needs string, role string, count int, declared, use state.Resources) {
+	c.T.Helper()
+	x := VC(name, 0.1, Group(count, declared.CPU, declared.Memory))
+	x.Needs, x.Groups[0].Role = needs, role
+	if a := c.Create(x); a.Plan == nil || a.Queued {
+		c.T.Fatalf("%s does not fit: %+v", name, a.Decision)
+	}
+	c.CommitPlan()
+	for _, vm := range c.Snapshot().VMsOf(x.ID) {
+		c.Use[vm.Name] = use
+	}
+}
+
+// Minute passes: hosts report, the leader looks, hosts follow.
+func (c *Rightsized) Minute() rightsizing.Result {
+	c.T.Helper()
+	c.Now = c.Now.Add(time.Minute)
+	in := rightsizing.Observations{Now: c.Now, Since: Start.Add(-time.Hour), VMs: map[string]rightsizing.VMObservation{}}
+	s := c.Snapshot()
+	for _, vm := range s.VMs() {
+		use, runs := c.Use[vm.Name]
+		if !vm.ConsumesResources() || !runs {
+			continue
+		}
+		x, _ := s.VC(vm.VC)
+		g, _ := x.GroupOf(vm)
+		ahead := func(mean float64) rightsizing.Ahead {
+			a := rightsizing.Ahead{Trusted: true}
+			for range 10 {
+				a.Mean, a.Deviation = append(a.Mean, mean), append(a.Deviation, mean/100)
+			}
+			return a
+		}
+		see := rightsizing.VMObservation{Generation: vm.Generation, Until: c.Now, CPU: ahead(use.CPU), Memory: ahead(float64(use.Memory)), At: c.Now,
+			Cap: g.Allocation, Used: min(use.CPU, g.Allocation), MemoryUsed: min(use.Memory, vm.Due(g)), Balloon: vm.Due(g), Reports: true, Follows: true}
+		if use.Memory > vm.Due(g)*9/10 && use.Memory < g.Memory {
+			see.Pressure = "available memory is under a tenth of its balloon"
+		}
+		if edit := c.Odd[vm.Name]; edit != nil {
+			edit(&see)
+		}
+		in.VMs[vm.ID] = see
+	}
+	before := c.Snapshot()
+	c.Last = c.Rightsizer.Evaluate(before, in)
+	if !c.Last.Command.Empty() {
+		if err := c.Put(state.KindRightsize, c.Last.Command); err != nil {
+			c.T.Fatalf("refused on its own state: %v\n%+v", err, c.Last.Command)
+		}
+		c.keepsLimits(before)
+	}
+	for _, p := range c.Last.Preempt {
+		if plan := rightsizing.Preempt(c.Snapshot(), p, c.Now); plan != nil {
+			c.Enact("preempt", plan)
+		}
+	}
+	c.CommitPlan()
+	return c.Last
+}
+
+// keepsLimits: memory that is given, and the reserve, within each host's limit, or no more than they were.
+func (c *Rightsized) keepsLimits(before *state.Snapshot) {
+	c.T.Helper()
+	after := c.Snapshot()
+	for _, h := range after.Hosts() {
+		limit, l, was := h.Usable(), after.LoadOf(h.Name), before.LoadOf(h.Name)
+		if l.Taken() > max(limit.Memory, was.Taken()) {
+			c.T.Fatalf("host %s: %+v of %+v, before %+v", h.Name, l, limit, was)
+		}
+	}
+}
+
+func (c *Rightsized) Minutes(n int) {
+	c.T.Helper()
+	for range n {
+		c.Minute()
+	}
+}
+
+func (c *Rightsized) VM(name string) (state.VM, state.Group) {
+	c.T.Helper()
+	vm, ok := c.Snapshot().VMNamed(name)
+	if !ok {
+		c.T.Fatalf("no VM %s", name)
+	}
+	x, _ := c.Snapshot().VC(vm.VC)
+	g, _ := x.GroupOf(vm)
+	return vm, g
+}
+
+func (c *Rightsized) Due(name string) int64 { vm, g := c.VM(name); return vm.Due(g) }
+
+// Resources is so many cores and bytes.
+func Resources(cpu float64, memory int64) state.Resources {
+	return state.Resources{CPU: cpu, Memory: memory}
+}
