@@ -29,7 +29,7 @@ type HostReason struct {
 	Cordoned      bool
 	CPUMissing    float64 // cores, at the least yields; 0: enough
 	MemoryMissing float64 // bytes; 0: enough
-	Rule          string  // that keeps the VM from the host, as "avoid app=db"; "": none does
+	Rule          Refusal // the rule that keeps the VM from the host
 	Text          string
 }
 

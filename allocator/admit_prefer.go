@@ -196,7 +196,7 @@ type Broken struct {
 	Group int    // of Problem.Groups
 	VM    int    // of the group
 	Host  int    // where it is
-	Rule  string // as "avoid app=db"
+	Rule  Refusal
 	Text  string // the rule and what is in its way
 }
 
@@ -223,7 +223,7 @@ func (r *Rules) Broken(p Problem, hosts [][]int) []Broken {
 				continue
 			}
 			b.take(g, j)
-			if rule, text := b.u.why(g, j, b.on[j]); rule != "" {
+			if rule, text := b.u.why(g, j, b.on[j]); rule.Kind != NoRefusal {
 				broken = append(broken, Broken{g, vm, j, rule, text})
 			}
 			b.put(g, j)

@@ -178,9 +178,39 @@ func (u *ruling) named(g int, unplaced []int) bool {
 	return false
 }
 
+// RefusalKind is what kind of rule keeps a VM from a host.
+type RefusalKind int
+
+const (
+	NoRefusal   RefusalKind = iota // no rule does
+	ByRequire                      // the host, or what is on it, is not what the VM requires
+	ByAvoidHost                    // the VM avoids this host by its name
+	ByAvoid                        // the VM avoids one that is there, or is avoided by it
+	BySpread                       // another VM of its group is there
+)
+
+// Refusal is the rule that keeps a VM from a host.
+type Refusal struct {
+	Kind RefusalKind
+	Term string // as it was written, such as "app=db"; several hosts that are required stand one after the other
+}
+
+// String returns the rule as "avoid app=db"; "" if there is none.
+func (r Refusal) String() string {
+	switch r.Kind {
+	case ByRequire:
+		return "require " + r.Term
+	case ByAvoidHost, ByAvoid:
+		return "avoid " + r.Term
+	case BySpread:
+		return "spread " + r.Term
+	}
+	return ""
+}
+
 // why says which rule keeps a VM of the group from the host, where VMs of the
-// groups in on are; "" if none does.
-func (u *ruling) why(g, j int, on []uint64) (rule, text string) {
+// groups in on are.
+func (u *ruling) why(g, j int, on []uint64) (rule Refusal, text string) {
 	a := &Affinity{}
 	if g < len(u.rules.Affinity) && u.rules.Affinity[g] != nil {
 		a = u.rules.Affinity[g]
@@ -202,24 +232,26 @@ func (u *ruling) why(g, j int, on []uint64) (rule, text string) {
 		}
 	}
 	if len(hosts) > 0 && !required {
-		rule = "require " + strings.Join(hosts, ", ")
+		rule = Refusal{ByRequire, strings.Join(hosts, ", ")}
 		if len(hosts) == 1 {
-			return rule, rule + ": this is another host"
+			return rule, rule.String() + ": this is another host"
 		}
-		return rule, rule + ": this is none of them"
+		return rule, rule.String() + ": this is none of them"
 	}
 	for _, term := range a.Avoid {
-		rule = "avoid " + term
 		if m := u.meant(term); m.hosts != nil {
 			if in(m.hosts, j) {
-				return rule, rule + ": this is the host"
+				rule = Refusal{ByAvoidHost, term}
+				return rule, rule.String() + ": this is the host"
 			}
 		} else if o := there(m.groups); o != "" {
+			rule = Refusal{ByAvoid, term}
 			return rule, fmt.Sprintf("%s: a VM of %s is on it", rule, o)
 		}
 	}
 	if a.Spread != "" && in(on, g) {
-		return "spread host", "spread host: a VM of the group is on it"
+		rule = Refusal{BySpread, "host"}
+		return rule, rule.String() + ": a VM of the group is on it"
 	}
 	for o, other := range u.rules.Affinity {
 		if other == nil || !in(on, o) {
@@ -227,18 +259,18 @@ func (u *ruling) why(g, j int, on []uint64) (rule, text string) {
 		}
 		for _, term := range other.Avoid {
 			if in(u.meant(term).groups, g) {
-				rule = "avoid " + term
+				rule = Refusal{ByAvoid, term}
 				return rule, fmt.Sprintf("%s: so says %s, a VM of which is on it", rule, groupName(u.groups, o))
 			}
 		}
 	}
 	for _, c := range u.with[g] {
 		if there(c.groups) == "" {
-			rule = "require " + c.term
+			rule = Refusal{ByRequire, c.term}
 			return rule, fmt.Sprintf("%s: no other VM that it names is on it", rule)
 		}
 	}
-	return "", ""
+	return Refusal{}, ""
 }
 
 // deal is a placement of as many VMs as one pass of putting down finds.

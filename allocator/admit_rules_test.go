@@ -71,7 +71,7 @@ func checkRuledRefusal(t *rapid.T, p allocator.Problem, r *allocator.Rules, a al
 		t.Fatalf("%d reasons for %d hosts, %q", len(a.Reasons), len(p.Hosts), a.Summary)
 	}
 	for _, reason := range a.Reasons {
-		if reason.Rule != "" && !strings.Contains(reason.Text, reason.Rule) || reason.Text == "" {
+		if !strings.Contains(reason.Text, reason.Rule.String()) || reason.Text == "" {
 			t.Fatalf("%+v", reason)
 		}
 	}

@@ -304,7 +304,7 @@ func checkRefusal(t *rapid.T, p allocator.Problem, a allocator.Admission) {
 		t.Fatalf("%d reasons for %d hosts", len(a.Reasons), len(p.Hosts))
 	}
 	for _, r := range a.Reasons {
-		if r.Rule != "" || !r.Cordoned && r.CPUMissing == 0 && r.MemoryMissing == 0 {
+		if r.Rule.Kind != allocator.NoRefusal || !r.Cordoned && r.CPUMissing == 0 && r.MemoryMissing == 0 {
 			t.Fatalf("host %s lacks nothing: %+v", r.Host, a)
 		}
 	}

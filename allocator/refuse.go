@@ -177,7 +177,7 @@ func (a *admission) summary(g, fits int, reasons []HostReason) string {
 		fits, a.asked, groupName(a.p.Groups, g), coresText(a.need[g]), coresText(need.CPU), floor, sizeText(need.Memory))
 	ruled := 0
 	for j := range reasons {
-		if reasons[j].Rule != "" && !a.pk.closed[j] {
+		if reasons[j].Rule.Kind != NoRefusal && !a.pk.closed[j] {
 			ruled++
 		}
 	}

@@ -35,7 +35,7 @@ func decision(p *problem, adm allocator.Admission, basis uint64, env placement.E
 			r.Text += fmt.Sprintf(" (VMs that are not of this cluster take %.2f cores and %d MiB there)", h.Foreign.CPU, h.Foreign.Memory>>20)
 		}
 		d.Hosts = append(d.Hosts, state.HostReason{Host: r.Host, Cordoned: r.Cordoned, CPUMissing: r.CPUMissing,
-			MemoryMissing: int64(math.Ceil(r.MemoryMissing)), Rule: r.Rule, Text: r.Text})
+			MemoryMissing: int64(math.Ceil(r.MemoryMissing)), Rule: r.Rule.String(), Text: r.Text})
 	}
 	return d
 }

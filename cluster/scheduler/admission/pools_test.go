@@ -71,3 +71,19 @@ func TestPools(t *testing.T) {
 		})
 	}
 }
+
+// A host that a rule keeps the VM from is explained by the rule, also where its name begins that of the host that is required.
+func TestPoolsBesideRules(t *testing.T) {
+	c := scheduling.NewCluster(t, "h1", "h10")
+	c.Must(state.KindHostCordon, state.HostCordon{Host: "h10", Cordoned: true})
+	g := scheduling.Group(1, 0.5, scheduling.GiB)
+	g.Disk, g.Affinity.Require = state.Disk{Size: scheduling.GiB, Pool: "fast"}, []string{"host:h10"}
+	x := scheduling.VC("x", 0.5, g)
+	x.OnFull = state.Reject
+	env := c.Env()
+	env.Pools = placement.Pools{"h1": {}, "h10": {"fast": "/fast"}}
+	a := admission.Create(c.Snapshot(), x, env)
+	if len(a.Decision.Hosts) == 0 || a.Decision.Hosts[0].Rule != "require host:h10" {
+		t.Errorf("%+v", a.Decision)
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-	"strings"
 	"time"
 
 	"evenkeel/allocator"
@@ -382,15 +381,10 @@ func (f *Fleet) setRules(see Observation) {
 	for _, ref := range f.groups {
 		there["vc:"+ref.vc.Name] = true
 	}
-	known := func(terms []string) []string {
-		return slices.DeleteFunc(slices.Clone(terms), func(t string) bool {
-			return !there[t] && (strings.HasPrefix(t, "host:") || strings.HasPrefix(t, "vc:"))
-		})
-	}
 	any := false
 	for i, ref := range f.groups {
-		a := allocator.Affinity{Spread: ref.group.Affinity.Spread, Require: known(ref.group.Affinity.Require), Prefer: known(ref.group.Affinity.Prefer),
-			Avoid: known(ref.group.Affinity.Avoid)}
+		a := allocator.Affinity{Spread: ref.group.Affinity.Spread, Require: placement.KnownTerms(there, ref.group.Affinity.Require), Prefer: placement.KnownTerms(there, ref.group.Affinity.Prefer),
+			Avoid: placement.KnownTerms(there, ref.group.Affinity.Avoid)}
 		for _, host := range f.barred(i, see) {
 			if term := "host:" + host; !slices.Contains(a.Avoid, term) {
 				a.Avoid = append(a.Avoid, term)

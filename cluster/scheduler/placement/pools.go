@@ -76,12 +76,12 @@ func (p *Problem) RefuseWithoutPool() (allocator.Admission, bool) {
 
 // ExplainMissingPool puts the missing pool in place of the rule that stands for it.
 func (p *Problem) ExplainMissingPool(r *allocator.HostReason) {
-	if !strings.Contains(r.Rule, "host:"+r.Host) {
+	if r.Rule.Kind != allocator.ByAvoidHost {
 		return
 	}
 	for i, ref := range p.Refs {
 		if slices.Contains(p.lackingOf(i), r.Host) {
-			r.Rule, r.Text = "", p.deficitText(r.Host, ref.Group.Disk.Pool)
+			r.Rule, r.Text = allocator.Refusal{}, p.deficitText(r.Host, ref.Group.Disk.Pool)
 			return
 		}
 	}

@@ -34,6 +34,13 @@ func (p *Problem) Labels() *allocator.Rules {
 	return r
 }
 
+// KnownTerms returns the terms of a rule without those that name a host or a VC that is not there.
+func KnownTerms(there map[string]bool, terms []string) []string {
+	return slices.DeleteFunc(slices.Clone(terms), func(t string) bool {
+		return !there[t] && (strings.HasPrefix(t, "host:") || strings.HasPrefix(t, "vc:"))
+	})
+}
+
 // RulesForNew returns the rules as far as VMs to be placed can keep them: VMs that stay require and prefer nothing any more,
 // and names that match nothing are left out.
 func (p *Problem) RulesForNew() *allocator.Rules {
@@ -48,18 +55,13 @@ func (p *Problem) RulesForNew() *allocator.Rules {
 	for _, ref := range p.Refs {
 		there["vc:"+ref.VC.Name] = true
 	}
-	known := func(terms []string) []string {
-		return slices.DeleteFunc(slices.Clone(terms), func(t string) bool {
-			return !there[t] && (strings.HasPrefix(t, "host:") || strings.HasPrefix(t, "vc:"))
-		})
-	}
 	for i, a := range r.Affinity {
 		if a == nil {
 			continue
 		}
-		kept := &allocator.Affinity{Spread: a.Spread, Avoid: known(a.Avoid)}
+		kept := &allocator.Affinity{Spread: a.Spread, Avoid: KnownTerms(there, a.Avoid)}
 		if slices.Contains(p.Groups[i].Hosts, -1) {
-			kept.Require, kept.Prefer = known(a.Require), known(a.Prefer)
+			kept.Require, kept.Prefer = KnownTerms(there, a.Require), KnownTerms(there, a.Prefer)
 		}
 		r.Affinity[i] = kept
 	}
