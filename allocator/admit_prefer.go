@@ -193,9 +193,9 @@ func (b *board) loads() [][]load {
 
 // Broken is a rule that a placement does not keep.
 type Broken struct {
-	Group int    // of Problem.Groups
-	VM    int    // of the group
-	Host  int    // where it is
+	Group int // of Problem.Groups
+	VM    int // of the group
+	Host  int // where it is
 	Rule  Refusal
 	Text  string // the rule and what is in its way
 }

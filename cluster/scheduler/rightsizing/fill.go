@@ -94,11 +94,7 @@ func (x *Rightsizer) app(a app, fixed bool) {
 
 // consider decides on the memory of a VM that runs: what it needs, what it must have, and why it is left alone.
 func (x *Rightsizer) consider(vc *state.VC, g state.Group, vm state.VM, set state.RightsizingSettings, in Observations, estimated bool, c *solver.Component) Recommendation {
-	v := x.vms[vm.ID]
-	if v == nil || v.generation != vm.Generation {
-		v = &rightsizedVM{generation: vm.Generation}
-		x.vms[vm.ID] = v
-	}
+	v := x.tracked(vm)
 	v.seen, v.optional = true, optional{}
 	target := vm.Due(g)
 	if x.shadow {
@@ -107,69 +103,102 @@ func (x *Rightsizer) consider(vc *state.VC, g state.Group, vm state.VM, set stat
 		}
 		c.Present.Memory, c.Charged = float64(target), float64(target)
 	}
-	out := Recommendation{VM: vm.ID, Name: vm.Name, VC: vc.Name, Group: g.Name, Host: vm.Host, CPU: g.CPU, Memory: g.Memory, Target: target, Generation: vm.Generation}
 	see := in.VMs[vm.ID]
-	out.UnderPressure = see.Pressure != ""
-	give := func(why string) Recommendation { // gives back what was taken, as far as there is room; no VM is evicted for it
-		out.Excluded = why
-		c.Need.Memory, c.Required = float64(g.Memory), float64(target)
-		return out
-	}
-	keep := func(why string) Recommendation {
-		out.Excluded = why
-		c.Need.Memory, c.Floor = float64(target), float64(target)
-		return out
-	}
+	out := Recommendation{VM: vm.ID, Name: vm.Name, VC: vc.Name, Group: g.Name, Host: vm.Host, CPU: g.CPU, Memory: g.Memory, Target: target,
+		Generation: vm.Generation, UnderPressure: see.Pressure != ""}
 	sampled := !see.At.IsZero() && in.Now.Sub(see.At) < x.stale()
 	short := sampled && (out.UnderPressure || x.shadow && estimated && see.Reports && target < g.Memory && float64(see.MemoryUsed) > pressureThreshold*float64(target))
 	underPressure := v.pressureMemory(in, x.Period, short, see)
 	if out.UnderPressure && sampled {
 		v.grew = in.Now
-		lowest := max(float64(target)+pressureGrowth*float64(g.Memory), min(c.Charged, float64(g.Memory)))
-		if b := float64(see.Balloon); !x.shadow && b > lowest {
-			lowest = b // the host gave it that already
-		}
-		c.Need.Memory, c.Floor = min(lowest, float64(g.Memory)), float64(target)
+		x.growUnderPressure(g, target, see, c)
 	}
 	if !v.grew.IsZero() {
 		c.Grew = v.grew.Unix()
 	}
-	switch {
-	case !estimated:
-		return give("its needs are declared")
-	case in.Unavailable[vm.Host] != "":
-		return keep("its host " + in.Unavailable[vm.Host])
-	case out.UnderPressure && sampled:
+	buffer := BufferFor(set.AggressivenessOf(vc))
+	verdict, why := x.exclusion(vm, see, in, estimated, sampled)
+	switch verdict {
+	case giveBack: // as far as there is room; no VM is evicted for it
+		out.Excluded = why
+		c.Need.Memory, c.Required = float64(g.Memory), float64(target)
+	case keep:
+		out.Excluded = why
+		c.Need.Memory, c.Floor = float64(target), float64(target)
+	case grow:
 		out.Text = see.Pressure
 		if see.Generation != 0 && see.Memory.Trusted && in.Now.Sub(see.Until) < x.stale() {
-			c.Need.Memory = max(c.Need.Memory, see.Memory.need(BufferFor(set.AggressivenessOf(vc)), float64(g.Memory)))
+			c.Need.Memory = max(c.Need.Memory, see.Memory.need(buffer, float64(g.Memory)))
 		}
-		return out
-	case !sampled && in.Now.Sub(in.Since) < x.stale(), see.Generation == 0 && in.Now.Sub(in.Since) < x.stale():
-		return keep("nothing was heard of it yet since this leader began")
-	case !sampled:
-		return give("it was not measured for " + x.stale().String())
-	case !see.Reports:
-		return give("its guest does not report what memory it uses: it has no balloon driver, or the driver fell silent")
-	case !see.Follows:
-		return keep("its balloon does not follow: the guest gave back less than it was asked for")
-	case see.Generation == 0 || in.Now.Sub(see.Until) >= x.stale():
-		return give("nothing new is forecast for it")
-	case !see.Memory.Trusted:
-		return give("the forecast of its memory is not trusted: " + see.Memory.Reason)
-	}
-	need := see.Memory.need(BufferFor(set.AggressivenessOf(vc)), float64(g.Memory))
-	c.Need.Memory = need
-	c.Floor = min(float64(g.Memory), max(float64(g.MemoryMin), (1+rightsizeSlack)*float64(see.MemoryUsed)))
-	if underPressure.memory = min(underPressure.memory, float64(g.Memory)); underPressure.memory > max(need, c.Floor) && in.Now.Sub(v.grew) >= rightsizeRest*x.Period { // until then nothing falls, wished for or not
-		c.Need.Memory, c.Required, v.optional = underPressure.memory, max(need, c.Floor), underPressure
-	}
-	if x.shadow && see.MemoryUsed > target {
-		out.ShortMemory = see.MemoryUsed - target
-		v.grew = in.Now // as emergency grant would have it
-		c.Grew = v.grew.Unix()
+	case follow:
+		need := see.Memory.need(buffer, float64(g.Memory))
+		c.Need.Memory = need
+		c.Floor = min(float64(g.Memory), max(float64(g.MemoryMin), (1+rightsizeSlack)*float64(see.MemoryUsed)))
+		if underPressure.memory = min(underPressure.memory, float64(g.Memory)); underPressure.memory > max(need, c.Floor) && in.Now.Sub(v.grew) >= rightsizeRest*x.Period { // until then nothing falls, wished for or not
+			c.Need.Memory, c.Required, v.optional = underPressure.memory, max(need, c.Floor), underPressure
+		}
+		if x.shadow && see.MemoryUsed > target {
+			out.ShortMemory = see.MemoryUsed - target
+			v.grew = in.Now // as emergency grant would have it
+			c.Grew = v.grew.Unix()
+		}
 	}
 	return out
+}
+
+// tracked is what is kept of a VM between evaluations; nothing, if it was started again.
+func (x *Rightsizer) tracked(vm state.VM) *rightsizedVM {
+	v := x.vms[vm.ID]
+	if v == nil || v.generation != vm.Generation {
+		v = &rightsizedVM{generation: vm.Generation}
+		x.vms[vm.ID] = v
+	}
+	return v
+}
+
+// growUnderPressure lets a VM grow that reports that it is short of memory. target is what it has, bytes.
+func (x *Rightsizer) growUnderPressure(g state.Group, target int64, see VMObservation, c *solver.Component) {
+	lowest := max(float64(target)+pressureGrowth*float64(g.Memory), min(c.Charged, float64(g.Memory)))
+	if b := float64(see.Balloon); !x.shadow && b > lowest {
+		lowest = b // the host gave it that already
+	}
+	c.Need.Memory, c.Floor = min(lowest, float64(g.Memory)), float64(target)
+}
+
+// memoryVerdict is what the memory of a VM follows.
+type memoryVerdict int
+
+const (
+	follow   memoryVerdict = iota // the forecast of its use
+	grow                          // its pressure
+	keep                          // nothing: it keeps what it has
+	giveBack                      // nothing: what was taken of it is given back
+)
+
+// exclusion says what the memory of a VM follows, and why, if it is not its use. sampled: its measurement counts.
+func (x *Rightsizer) exclusion(vm state.VM, see VMObservation, in Observations, estimated, sampled bool) (verdict memoryVerdict, why string) {
+	begins := in.Now.Sub(in.Since) < x.stale() // this leader
+	switch {
+	case !estimated:
+		return giveBack, "its needs are declared"
+	case in.Unavailable[vm.Host] != "":
+		return keep, "its host " + in.Unavailable[vm.Host]
+	case see.Pressure != "" && sampled:
+		return grow, ""
+	case begins && (!sampled || see.Generation == 0):
+		return keep, "nothing was heard of it yet since this leader began"
+	case !sampled:
+		return giveBack, "it was not measured for " + x.stale().String()
+	case !see.Reports:
+		return giveBack, "its guest does not report what memory it uses: it has no balloon driver, or the driver fell silent"
+	case !see.Follows:
+		return keep, "its balloon does not follow: the guest gave back less than it was asked for"
+	case see.Generation == 0 || in.Now.Sub(see.Until) >= x.stale():
+		return giveBack, "nothing new is forecast for it"
+	case !see.Memory.Trusted:
+		return giveBack, "the forecast of its memory is not trusted: " + see.Memory.Reason
+	}
+	return follow, ""
 }
 
 // stale is the age from which a measurement does not count any more.
