@@ -17,10 +17,6 @@ type outcome struct {
 	statuses []Status
 }
 
-// decidedFor is how long a decision may be carried out. After that the agent decides again: a hypervisor may have hung
-// meanwhile, and the leader may have lost this host and started a VM elsewhere, on the same disk.
-const decidedFor = 10 * time.Second
-
 // act carries the operations out in order. It stops at a Destroy or SetCPU that fails, because those after it count on it. Any
 // other operation that fails only loses its own report, so that one VM's trouble does not hold up the host.
 func (r *runner) act(ctx context.Context, ops []Operation) (outcome, error) {

@@ -151,23 +151,6 @@ type Failure struct {
 	Reason     string
 }
 
-// Differences without meaning: a cap may be read back that differs this much from the one set, and a balloon is set in whole
-// pages that some drivers round.
-const (
-	cpuSlack     = 1e-4    // cores
-	balloonSlack = 1 << 20 // bytes
-)
-
-// tiny is the difference up to which two caps count as equal, cores.
-const tiny = 1e-9
-
-// roomWithin is how long the source of a move waits for the target to have room.
-const roomWithin = 30 * time.Second
-
-// minCap is the least share that a host can enforce, cores: 1 ms of CPU time in each second. A VM that is given less (foreign
-// VMs have the host's CPU) gets this much: a cap of 0 would be no cap at all.
-const minCap = 0.001
-
 // Decide returns the operations from what is there to what is wanted, in the order in which to carry them out. If a Destroy or
 // a SetCPU fails, those after it must wait for the next round: they count on it.
 func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {

@@ -27,9 +27,6 @@ type Ahead struct {
 	Reason    string    `json:",omitempty"` // why it is not trusted
 }
 
-// AheadSteps is how many steps of a forecast a host reports.
-const AheadSteps = forecast.Horizon
-
 // Guest is what a guest reports of its memory, and how it follows its balloon.
 type Guest struct {
 	// Available is what the guest could take into use without swapping, Unused what holds nothing: bytes, hypervisor.Unknown
@@ -149,9 +146,6 @@ func (r *runner) acknowledge(sent []Estimate) {
 		}
 	}
 }
-
-// maxFine is how many steps of less than a minute are kept for a VM.
-const maxFine = 720
 
 // fine says whether forecasts have shorter steps than histories.
 func (r *Recorder) fine() bool { return r.forecasts.step < history.Minute.Step() }

@@ -23,21 +23,6 @@ const (
 // Notes that travel with a history: the state of the forecasts, by resource.
 var forecastNotes = map[string]byte{ResourceCPU: 1, ResourceMemory: 2}
 
-// When forecasts are brought up to date.
-const (
-	forecastStep  = time.Minute
-	forecastEvery = 10 * time.Second // how often, at least, it is looked whether a minute is over
-	// forecastRound is the most time that one look takes: a host with very many VMs, or that is very busy, forecasts them one
-	// after the other, those first that waited longest.
-	forecastRound = 2 * time.Second
-	minSamples    = 3 // that a minute takes to count as measured
-	maxCensored   = 0.5
-	maxStale      = 5 // steps: nothing rests on a forecast of what was measured longer ago
-
-	// MaxSteps is how far ahead a forecast goes, in steps.
-	MaxSteps = 60
-)
-
 // VMForecast is the forecast of what a VM will use of a resource, as its host has it.
 type VMForecast struct {
 	Resource string

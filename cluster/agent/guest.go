@@ -7,29 +7,6 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// When a guest counts as short of memory. A guest that has all the memory it can have does not: there is nothing to give.
-const (
-	// pressureBelow: what it could take into use without swapping is less than that share of its balloon.
-	pressureBelow = 0.10
-	// A guest that swaps, or reads its programs again and again, is short of memory if it has less than a quarter left: else
-	// it reads back what was swapped out before, or for the first time.
-	swapsBelow = 0.25
-	swapRate   = 512 << 10 // bytes per second
-	faultRate  = 100.0     // major faults per second
-
-	// squeezeTo is how much of its balloon a guest may have in use after that was shrunk. The distance to pressureBelow is what
-	// keeps a guest from being squeezed and relieved in turn.
-	squeezeTo = 0.85
-
-	// grantStep is how much more than it has, or than it uses, a guest under memory pressure gets at a time: a share of all its memory.
-	grantStep = 4 // its fourth
-
-	// grantStays is how many steps of forecasts a grant stays after the guest was last under memory pressure.
-	grantStays = 10
-	// defies is for how many steps a guest that did not follow its balloon is not asked again.
-	defies = 10
-)
-
 // GuestNeed is the memory that the host itself asks for a guest. The zero value asks for nothing.
 type GuestNeed struct {
 	MinBalloon int64 // bytes: its balloon is not shrunk below that

@@ -56,18 +56,6 @@ type StateStore interface {
 	Save(PersistentState) error
 }
 
-// petEvery is how often a watchdog is petted, as a share of its time-out.
-const petEvery = 5
-
-// stopEvery is how often the agent tries to stop restartable VMs while they have no right to run.
-const stopEvery = time.Second
-
-// knownFor is how long, once the lease is over, the hypervisor's last list counts as what runs.
-const knownFor = 3 * stopEvery
-
-// listWithin is how long the hypervisor may take to list VMs when the lease is over.
-const listWithin = 10 * time.Second
-
 // leaseManager renews the host's lease, pets the watchdog, and stops restartable VMs when the lease runs out. It does not wait
 // for the rounds of the runner: a hypervisor that hangs must neither keep the watchdog from being petted nor keep it petted.
 type leaseManager struct {
@@ -155,7 +143,7 @@ func (k *leaseManager) renewing(ctx context.Context) {
 			wait, backoff = every, firstBackoff
 		} else {
 			k.log.Debug("lease not renewed", "error", err)
-			backoff = min(2*backoff, 2*time.Second)
+			backoff = min(2*backoff, lastRenewBackoff)
 		}
 		select {
 		case <-ctx.Done():
@@ -166,7 +154,7 @@ func (k *leaseManager) renewing(ctx context.Context) {
 
 // renew asks once and returns when to ask again.
 func (k *leaseManager) renew(ctx context.Context) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, renewWithin)
 	defer cancel()
 	k.mu.Lock()
 	if now := k.clock(); k.memory.Lease.Had && k.memory.Lease.MustStop(now) && !k.stoppedSince(k.memory.Lease.Until) {
@@ -232,7 +220,7 @@ func (k *leaseManager) granted(q Renewal, sent lease.Instant, g Grant) (time.Dur
 			k.log.Error("arm the watchdog", "error", err)
 			break
 		}
-		return 10 * time.Millisecond, nil // and report it to the leader
+		return reportArmed, nil // and report it to the leader
 	}
 	return lease.RenewEvery(g.Lease), nil
 }
@@ -330,9 +318,9 @@ func (k *leaseManager) petting(ctx context.Context) {
 			k.mu.Unlock()
 			return
 		}
-		wait := time.Second
+		wait := idleDog
 		if k.memory.Armed {
-			wait = max(100*time.Millisecond, k.wd/petEvery)
+			wait = max(minPet, k.wd/petEvery)
 			now := k.clock()
 			// Without a lease it counts what runs now: a VM may come in by migration.
 			known := k.known && now-k.asOf <= knownFor
@@ -364,7 +352,7 @@ func (k *leaseManager) stopping(ctx context.Context) {
 		now := k.clock()
 		must, wait, renewed := k.memory.Lease.MustStop(now), stopEvery, k.renewed
 		if !must {
-			wait = max(10*time.Millisecond, min(k.memory.Lease.Until-now, 5*time.Second))
+			wait = max(minLeaseCheck, min(k.memory.Lease.Until-now, maxLeaseCheck))
 		}
 		k.mu.Unlock()
 		if must { // also if nothing ran a moment ago: a VM may have come in by migration

@@ -15,16 +15,6 @@ import (
 // post-copy both may run. The domain that is the VM is resumed (see Resume). Any other is destroyed once the leader answers,
 // from the log, that the VM runs elsewhere, has ended, or is to start again.
 
-const (
-	// leftoverFor is how long a VM must be seen left over before it counts as that.
-	leftoverFor = 5 * time.Second
-	// askAgain is how long after the leader has refused that a VM is destroyed it is asked again.
-	askAgain = 30 * time.Second
-	// strandedFor is how long the target of an open move may take to report that the VM runs there. What is destroyed after
-	// that is the guest's memory, which is of use only if the target does not have it.
-	strandedFor = time.Minute
-)
-
 // Clear destroys what a migration left behind, if the leader permits it.
 type Clear struct {
 	VM, Name   string

@@ -91,12 +91,6 @@ func (e *MoveEnd) stays() {
 	}
 }
 
-// progressEvery is how often moves under way report their progress.
-const progressEvery = time.Second
-
-// movesEnd bounds the wait, at an agent's end, for moves that it gives up.
-const movesEnd = 10 * time.Second
-
 // errOrphan: a migration that was begun by an agent that has ended since. No agent counted its bytes.
 var errOrphan = errors.New("the agent was restarted while it went on, and gave it up: its bytes were not counted")
 

@@ -4,14 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"evenkeel/hypervisor"
 )
-
-// permitWithin is how long the answer to a question for permits may take. A later answer may be about a state that is long
-// gone.
-const permitWithin = 5 * time.Second
 
 // permit asks the leader. An answer that took too long, or is older than what the agent received before, is an error.
 func (r *runner) permit(ctx context.Context, q PermitRequest) (Permit, error) {

@@ -16,17 +16,6 @@ import (
 
 // The agent tests whether this host can send VMs to others before any move needs that: see reach. A few thousand hosts must not
 // each connect to every other, so each tests a bounded number of them at a time, and goes round.
-const (
-	// PeersAtOnce are the hosts that one look goes to at most, and as many that were not reached before.
-	PeersAtOnce = 32
-
-	reachEvery  = 3 * time.Minute
-	mendEvery   = 30 * time.Second // so soon what was not reached is looked at again
-	reachStale  = 15 * time.Minute // what was found is not believed any longer
-	reachLimit  = 10 * time.Second // for one connection
-	reachLanes  = 3                // connections at once
-	reachSecond = 5 * time.Second  // a failure counts if it is there this long after as well
-)
 
 // PeersWanted asks the leader which hosts to test.
 type PeersWanted struct {

@@ -2,9 +2,6 @@ package agent
 
 import "evenkeel/hypervisor"
 
-// minCut is the least that is taken from a balloon, bytes: less is not worth the guest's work.
-const minCut = 2 * balloonSlack
-
 // unused is memory that a guest has and does not use.
 type unused struct {
 	vm          string // id

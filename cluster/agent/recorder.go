@@ -29,20 +29,6 @@ type RecorderOptions struct {
 // ErrNoHistory says that the VM did not come from a host that could have its history.
 var ErrNoHistory = errors.New("no host has a history of the VM")
 
-// How long histories are kept of VMs that do not run here.
-const (
-	keptAfterMove = time.Hour          // the host that a VM went to asks for it within that
-	keptStopped   = 7 * 24 * time.Hour // it may be started again
-	maxHistories  = 4096
-
-	// HistoryKept is how long after a move the host that the VM left can be asked for its history.
-	HistoryKept = keptAfterMove
-)
-
-// longestStep is the longest time between two measurements from which a sample is made. How much a counter grew over a longer
-// time says nothing of ten seconds.
-const longestStep = time.Minute
-
 // Recorder keeps the histories of a host's VMs: an agent gives it its measurements, servers ask it for histories. It is safe
 // for concurrent use. Callers wait for neither files nor other hosts: it writes and asks in its own goroutine (run).
 type Recorder struct {

@@ -20,10 +20,8 @@ import (
 // Each VM has a file with its whole history, which is written every ten minutes; what was measured since is in one file for
 // all VMs, which is written every minute: some 40 bytes for each sample. So a host with 100 VMs writes 13 kB a second.
 const (
-	wholeEvery = 10 * time.Minute
-	wholeName  = ".history"
-	tailsName  = "recent"
-	maxTails   = 64 << 20
+	wholeName = ".history"
+	tailsName = "recent"
 
 	aboutNote = 0 // what the recorder knows of the VM besides
 )

@@ -10,16 +10,6 @@ import (
 	"evenkeel/cluster/history"
 )
 
-// When and how often a host is asked for the history of a VM that came from it.
-const (
-	firstAsk = 2 * time.Second // the move may not be closed yet
-	lastAsk  = 5 * time.Minute
-	askTime  = 20 * time.Second // for one try
-)
-
-// writeEvery is how often measurements are written: at most that much is lost when the agent is killed.
-const writeEvery = time.Minute
-
 // run works until ctx ends: it writes histories, asks for those of VMs that came from elsewhere, and forgets VMs that are gone.
 func (r *Recorder) run(ctx context.Context) {
 	var wg sync.WaitGroup

@@ -20,9 +20,6 @@ func (d *decider) handedOver(vm VM) bool {
 	return vm.Move.Paused && !vm.Move.Incoming && d.past.Handed[vm.Spec.Identity.VM] && !d.lost(vm) && !d.past.Fresh && !(d.past.Lapsed && vm.Spec.Leased)
 }
 
-// resumeWithin is for how long the agent tries to resume a VM that arrived. After that the VM has ended, as one that crashes.
-const resumeWithin = time.Minute
-
 // stands notes which VMs came by a migration and are paused, and since when.
 func (r *runner) stands(there []hypervisor.VM, at time.Time) {
 	before := r.standing

@@ -47,35 +47,24 @@ type Options struct {
 	Clock func() lease.Instant
 }
 
-// How a round is paced.
-const (
-	startsAtOnce   = 4
-	destroysAtOnce = 8
-	startAttempts  = 3
-	balloonPatient = 10 * time.Second
-	surveyEvery    = time.Minute // how often networks and pools are looked at
-	firstBackoff   = 200 * time.Millisecond
-	lastBackoff    = 5 * time.Second
-)
-
 // Run drives the host until ctx ends. It changes nothing on its way out: VMs go on as they are. It gives up moves that go on,
 // as no agent would count their bytes.
 func Run(ctx context.Context, o Options) error {
 	if o.StopGrace == 0 {
-		o.StopGrace = 30 * time.Second
+		o.StopGrace = defaultStopGrace
 	}
 	if o.SampleEvery == 0 {
-		o.SampleEvery = time.Second
+		o.SampleEvery = defaultSampleEvery
 	}
 	if o.ListEvery == 0 {
-		o.ListEvery = 15 * time.Second
+		o.ListEvery = defaultListEvery
 	}
 	if o.Step == 0 {
 		o.Step = forecastStep
 	}
 	o.SampleEvery = min(o.SampleEvery, o.Step/2) // each step is to be measured, also where that takes its time
 	if o.UseWindow == 0 {
-		o.UseWindow = 5 * time.Second
+		o.UseWindow = defaultUseWindow
 	}
 	if o.Clock == nil {
 		o.Clock = lease.Boottime

@@ -14,9 +14,6 @@ import (
 // reports. A start that has not ended may yet bring its VM up. Until it has ended, the agent does nothing, and reports nothing,
 // that takes for granted that the VM does not run.
 
-// startPatience is how long a round waits for the starts that it begins.
-const startPatience = 5 * time.Second
-
 // starting is a start under way.
 type starting struct {
 	spec hypervisor.Spec
@@ -84,7 +81,7 @@ func (r *runner) awaitHung(ctx context.Context, id string) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(time.Second):
+		case <-time.After(hungEvery):
 		}
 	}
 }

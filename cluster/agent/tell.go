@@ -9,13 +9,6 @@ import (
 // What is worth a call to the leader, and what is not: where many VMs come and go, the calls of their hosts are most of the
 // servers' work.
 
-// unspokenFor is how long a host may act without a report. A hypervisor that is quick has done everything by then.
-const unspokenFor = 250 * time.Millisecond
-
-// resendAfter is how long a status that the leader has taken is not sent again. The leader took it into the log before it
-// answered; its next desired state, which shows that, may be on its way.
-const resendAfter = 5 * time.Second
-
 // sentStatus is a status that the leader has taken.
 type sentStatus struct {
 	status Status

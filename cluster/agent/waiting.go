@@ -8,14 +8,6 @@ import (
 	"evenkeel/hypervisor"
 )
 
-const (
-	// waitsSilently is how long a VM that is to start waits before the agent reports why: most wait for another VM that
-	// shrinks.
-	waitsSilently = 5 * time.Second
-	// startWithin is how long a restartable VM waits here for its start before this host gives it back, to be started elsewhere.
-	startWithin = time.Minute
-)
-
 // Waits is for how long a VM that may start is not here. Tried: its start may have been tried.
 type Waits struct {
 	For   time.Duration
