@@ -11,110 +11,147 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// outcome is the outcome of acting: how many operations changed something, and what to report.
-type outcome struct {
-	acted    int
-	statuses []Status
+// acting is an Act step under way.
+type acting struct {
+	outcome
+	// uncleared are VMs of which something is left on the host: that they are gone is not reported.
+	uncleared map[string]bool
 }
 
-// act carries the operations out in order. It stops at a Destroy or SetCPU that fails, because those after it count on it. Any
-// other operation that fails only loses its own report, so that one VM's trouble does not hold up the host.
-func (r *runner) act(ctx context.Context, ops []Operation) (outcome, error) {
-	var out outcome
-	var failed error
-	left := map[string]bool{} // VMs that are not cleared away
-	decided := r.Clock()
-	for i := 0; i < len(ops); i++ {
-		if took := r.Clock() - decided; took > decidedFor {
-			return out, errors.Join(failed, fmt.Errorf("what is left to do was decided %s ago", took.Round(time.Second)))
-		}
-		switch op := ops[i].(type) {
-		case Blocked:
-			r.log.Debug("held back", "vm", op.Name, "why", op.Why)
-		case ReportStatus:
-			st := op.Status
-			if st.Phase == PhaseStayed {
-				var err error
-				if st, err = r.stays(ctx, st); err != nil {
-					failed = errors.Join(failed, err)
-					break
-				}
-			}
-			if st.Phase == PhaseRoom && r.coming[st.VM].Spec.Leased {
-				if err := r.lease.guarded(ctx); err != nil {
-					failed = errors.Join(failed, fmt.Errorf("take VM %s in: %w", st.VM, err))
-					break
-				}
-			}
-			if st.Phase == PhaseArrived {
-				st = r.arrives(ctx, st)
-			}
-			if !left[st.VM] {
-				if st.SourceLost {
-					r.Recorder.leaves(st.VM)
-				}
-				out.statuses = append(out.statuses, st)
-			}
-		case Start:
-			started, n, err := r.startSome(ctx, ops[i:])
-			out.acted += n
-			out.statuses = append(out.statuses, started...)
-			return out, errors.Join(failed, err) // one batch a round: shrinking must not wait behind many boots
-		case Clear:
-			cleared, err := r.clearAway(ctx, op)
-			failed = errors.Join(failed, err)
-			if cleared {
-				out.acted++
-			}
-		case Resume:
-			resumed, err := r.resume(ctx, op)
-			failed = errors.Join(failed, err)
-			if resumed {
-				out.acted++
-			}
-		case GiveUp:
-			r.log.Warn(op.String())
-			if err := r.lease.givesUp(op.VM, op.Generation); err != nil {
-				failed = errors.Join(failed, err)
-				break
-			}
-			out.statuses = append(out.statuses, Status{VM: op.VM, Generation: op.Generation, Phase: PhaseLost, Reason: op.Why})
-		case Migrate:
-			permitted, err := r.mayHandOver(ctx, op)
-			failed = errors.Join(failed, err)
-			if permitted {
-				r.log.Info(op.String())
-				r.migrate(ctx, op)
-			}
-		case AbortMove:
-			if m := r.moves[op.VM]; m != nil && m.open == op.Move && m.abort != nil {
-				r.log.Info(op.String())
-				m.abort(errors.New(op.Why))
-			}
-		case Destroy:
-			n, err := r.destroyRun(ctx, ops[i:])
-			out.acted += n
-			if err != nil {
-				return out, errors.Join(failed, err)
-			}
-			i += n - 1
-		default:
-			r.log.Info(op.String())
-			err := r.do(ctx, op)
-			if err == nil {
-				out.acted++
-				break
-			}
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", op, err))
-			if _, counted := op.(SetCPU); counted || ctx.Err() != nil || errors.Is(err, hypervisor.ErrUnavailable) {
-				return out, failed
-			}
-			if u, is := op.(Undefine); is {
-				left[u.Spec.Identity.VM] = true
-			}
-		}
+// failed notes what went wrong; nil = nothing did.
+func (a *acting) failed(err error) { a.err = errors.Join(a.err, err) }
+
+// did notes the outcome of an operation that may change something.
+func (a *acting) did(changed bool, err error) {
+	a.failed(err)
+	if changed {
+		a.acted++
 	}
-	return out, failed
+}
+
+// perform carries the operations out in order. It stops at a Destroy or SetCPU that fails, because those after it count on it. Any
+// other operation that fails only loses its own report, so that one VM's trouble does not hold up the host.
+func (r *runner) perform(ctx context.Context, d decision) outcome {
+	a := &acting{uncleared: map[string]bool{}}
+	decided := r.Clock()
+	for ops := d.ops; len(ops) > 0; {
+		if took := r.Clock() - decided; took > decidedFor {
+			a.failed(fmt.Errorf("what is left to do was decided %s ago", took.Round(time.Second)))
+			break
+		}
+		n := r.next(ctx, d.want, ops, a)
+		if n == 0 {
+			break
+		}
+		ops = ops[n:]
+	}
+	return a.outcome
+}
+
+// next carries out the first operations of ops, and returns how many: 0 = none that are left may be carried out.
+func (r *runner) next(ctx context.Context, want Desired, ops []Operation, a *acting) int {
+	switch op := ops[0].(type) {
+	case Blocked:
+		r.log.Debug("held back", "vm", op.Name, "why", op.Why)
+	case ReportStatus:
+		r.confirm(ctx, want, op.Status, a)
+	case Start:
+		started, acted, err := r.startSome(ctx, ops)
+		a.acted += acted
+		a.statuses = append(a.statuses, started...)
+		a.failed(err)
+		return 0 // one batch a round: shrinking must not wait behind many boots
+	case Clear:
+		a.did(r.clearAway(ctx, op))
+	case Resume:
+		a.did(r.resume(ctx, op))
+	case GiveUp:
+		r.giveUp(op, a)
+	case Migrate:
+		permitted, err := r.mayHandOver(ctx, op)
+		a.failed(err)
+		if permitted {
+			r.log.Info(op.String())
+			r.migrate(ctx, op)
+		}
+	case AbortMove:
+		if m := r.moves[op.VM]; m != nil && m.open == op.Move && m.abort != nil {
+			r.log.Info(op.String())
+			m.abort(errors.New(op.Why))
+		}
+	case Destroy:
+		n, err := r.destroyRun(ctx, ops)
+		a.acted += n
+		a.failed(err)
+		if err != nil {
+			return 0
+		}
+		return n
+	default:
+		return r.change(ctx, op, a)
+	}
+	return 1
+}
+
+// confirm makes sure of what is about to be reported of a VM, right before. What cannot be made sure of is not reported.
+func (r *runner) confirm(ctx context.Context, want Desired, st Status, a *acting) {
+	var err error
+	switch st.Phase {
+	case PhaseStayed:
+		st, err = r.stays(ctx, st)
+	case PhaseRoom:
+		if want.leased(st.VM) {
+			if err = r.lease.guarded(ctx); err != nil {
+				err = fmt.Errorf("take VM %s in: %w", st.VM, err)
+			}
+		}
+	case PhaseArrived:
+		st = r.arrives(ctx, st)
+	}
+	if err != nil {
+		a.failed(err)
+		return
+	}
+	if a.uncleared[st.VM] {
+		return
+	}
+	if st.SourceLost {
+		r.Recorder.leaves(st.VM)
+	}
+	a.statuses = append(a.statuses, st)
+}
+
+// leased says whether a VM is restartable.
+func (d Desired) leased(id string) bool {
+	return slices.ContainsFunc(d.VMs, func(vm VM) bool { return vm.Spec.Identity.VM == id && vm.Spec.Leased })
+}
+
+// giveUp gives up a start. Only what is on disk is reported: an agent after this one must not start it either.
+func (r *runner) giveUp(op GiveUp, a *acting) {
+	r.log.Warn(op.String())
+	if err := r.lease.givesUp(op.VM, op.Generation); err != nil {
+		a.failed(err)
+		return
+	}
+	a.statuses = append(a.statuses, Status{VM: op.VM, Generation: op.Generation, Phase: PhaseLost, Reason: op.Why})
+}
+
+// change carries out one operation on the hypervisor that needs no permit, and returns as next does.
+func (r *runner) change(ctx context.Context, op Operation, a *acting) int {
+	r.log.Info(op.String())
+	err := r.do(ctx, op)
+	if err == nil {
+		a.acted++
+		return 1
+	}
+	a.failed(fmt.Errorf("%s: %w", op, err))
+	if _, counted := op.(SetCPU); counted || ctx.Err() != nil || errors.Is(err, hypervisor.ErrUnavailable) {
+		return 0
+	}
+	if u, is := op.(Undefine); is {
+		a.uncleared[u.Spec.Identity.VM] = true
+	}
+	return 1
 }
 
 func (r *runner) do(ctx context.Context, op Operation) error {

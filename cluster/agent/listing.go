@@ -9,11 +9,36 @@ import (
 	"evenkeel/hypervisor"
 )
 
-func (r *runner) listVMs(ctx context.Context) ([]hypervisor.VM, error) {
+// listing is what the hypervisor listed, and what was known of it when it was asked.
+type listing struct {
+	vms     []hypervisor.VM
+	leaving map[string]bool   // VMs whose migration from here went on, by id
+	lost    map[string]uint64 // generations of VMs that were stopped for want of a lease and are not listed, by id
+}
+
+// listVMs asks the hypervisor what runs. Starts and migrations that had ended before it was asked are taken in first, so that the
+// list shows what came of them. Its error is an unreachableError.
+func (r *runner) listVMs(ctx context.Context) (listing, error) {
+	if err := r.survey(ctx); err != nil {
+		return listing{}, unreachableError{err}
+	}
+	asOf, leaving := r.Clock(), r.takeMoves()
+	r.takeStarts(ctx)
+	there, err := r.Hypervisor.List(ctx)
+	if err != nil {
+		return listing{}, unreachableError{fmt.Errorf("list VMs: %w", err)}
+	}
+	lost := r.lease.observe(asOf, there)
+	r.remember(there, time.Now())
+	return listing{there, leaving, lost}, nil
+}
+
+// survey reads what the machine is and has, where that is not known or was read long ago.
+func (r *runner) survey(ctx context.Context) error {
 	if r.capacity.CPU == 0 {
 		c, err := r.Hypervisor.Capacity(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("read capacity: %w", err)
+			return fmt.Errorf("read capacity: %w", err)
 		}
 		r.capacity = c
 	}
@@ -25,24 +50,27 @@ func (r *runner) listVMs(ctx context.Context) ([]hypervisor.VM, error) {
 			r.log.Warn("what the host has for moves is not known", "error", err)
 		}
 	}
-	asOf := r.Clock()
-	r.leaving = map[string]bool{}
+	return nil
+}
+
+// takeMoves takes in the migrations that have ended, and returns the VMs of those that go on.
+func (r *runner) takeMoves() map[string]bool {
+	leaving := map[string]bool{}
 	for id, m := range r.moves {
 		select {
 		case <-m.done:
 			r.over(m)
 		default:
-			r.leaving[id] = true
+			leaving[id] = true
 		}
 	}
-	r.takeStarts(ctx)
-	there, err := r.Hypervisor.List(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list VMs: %w", err)
-	}
-	r.lost = r.lease.observe(asOf, there)
-	r.stands(there, time.Now())
-	r.leftovers(there, time.Now())
+	return leaving
+}
+
+// remember takes in what the hypervisor listed, and forgets what was noted of VMs that are gone.
+func (r *runner) remember(there []hypervisor.VM, at time.Time) {
+	r.stands(there, at)
+	r.leftovers(there, at)
 	clear(r.caps)
 	for _, vm := range there {
 		if !vm.Foreign {
@@ -60,23 +88,22 @@ func (r *runner) listVMs(ctx context.Context) ([]hypervisor.VM, error) {
 	for id, t := range r.balloons {
 		vm, runs := r.caps[id]
 		reached := runs && vm.Balloon >= t.target-balloonSlack && vm.Balloon <= t.target+balloonSlack
-		if !runs || (!reached && time.Since(t.at) > balloonPatient) {
+		if !runs || (!reached && at.Sub(t.at) > balloonPatient) {
 			delete(r.balloons, id) // gone, or worth another try
 		}
 	}
-	return there, nil
 }
 
 // describe is the report on the machine itself.
-func (r *runner) describe(there []hypervisor.VM) Report {
+func (r *runner) describe(there listing) Report {
 	out := Report{Host: r.Host, Capacity: r.capacity, Allowance: r.Allowance(r.capacity), Overhead: r.Overhead(r.capacity), Reach: true,
 		MigrateURI: r.MigrateURI, Resumes: true, Migrates: r.partner, Moves: r.progress(), MissingRoutes: r.reach.report(time.Now()), Running: []Instance{}, Epoch: r.epoch, Hangs: r.hangs()}
-	for _, vm := range there {
+	for _, vm := range there.vms {
 		if !vm.Foreign && vm.Cluster == r.cluster {
-			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: r.isStanding(vm) || vm.State == hypervisor.Incoming, Leftover: r.isLeftover(vm), Leaving: r.leaving[vm.Identity.VM] || !r.alone})
+			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: r.isStanding(vm) || vm.State == hypervisor.Incoming, Leftover: r.isLeftover(vm), Leaving: there.leaving[vm.Identity.VM] || !r.alone})
 		}
 	}
-	out.Foreign, out.ForeignVMs = others(r.cluster, out.Overhead, r.capacity.CPU, r.unmanaged(there), there)
+	out.Foreign, out.ForeignVMs = others(r.cluster, out.Overhead, r.capacity.CPU, r.unmanaged(there.vms), there.vms)
 	return out
 }
 

@@ -165,10 +165,10 @@ func (r *runner) runsOn(ctx context.Context, st Status) error {
 
 // giveUpOrphans ends, as an agent's first step, the migrations that the agent before it began: no agent counts their bytes, and
 // after a restore a VM that this host reports must not leave. It returns the VMs that are on the host then.
-func (r *runner) giveUpOrphans(ctx context.Context, there []hypervisor.VM) ([]hypervisor.VM, error) {
+func (r *runner) giveUpOrphans(ctx context.Context, there listing) (listing, error) {
 	var failed error
 	begun := r.lease.sending()
-	for _, vm := range there {
+	for _, vm := range there.vms {
 		if vm.Foreign || vm.Cluster != r.cluster {
 			continue
 		}
@@ -185,7 +185,7 @@ func (r *runner) giveUpOrphans(ctx context.Context, there []hypervisor.VM) ([]hy
 		}
 		switch err = absentIsFine(err); {
 		case errors.Is(err, hypervisor.ErrUnavailable) || ctx.Err() != nil:
-			return nil, fmt.Errorf("VM %s: whether it is on its way: %w", vm.Name, err)
+			return listing{}, unreachableError{fmt.Errorf("VM %s: whether it is on its way: %w", vm.Name, err)}
 		case err != nil: // it cannot be given up any more: again in the next round
 			failed = errors.Join(failed, fmt.Errorf("VM %s: %w", vm.Name, err))
 		}

@@ -5,9 +5,11 @@ import (
 	"time"
 )
 
-func (r *runner) past(want Desired) Past {
+// past gathers what Decide takes besides what is wanted and what is there, and forgets what was noted of VMs that the leader does
+// not have here any more.
+func (r *runner) past(want Desired, there listing) Past {
 	p := Past{Cores: r.capacity.CPU, Overdue: map[string]bool{}, Asked: map[string]bool{}, CPU: r.shares, Balloon: map[string]int64{}, FailedStart: map[string]Failure{}, Ended: r.ended,
-		Lost: r.lost, Cleared: r.cleared, Moving: map[string]bool{}, Moved: map[string]MoveEnd{}, Handed: map[string]bool{}, Standing: map[string]bool{}, Resumed: map[string]bool{}, Unresumable: map[string]bool{}, Waited: map[string]bool{}}
+		Lost: there.lost, Cleared: r.cleared, Moving: map[string]bool{}, Moved: map[string]MoveEnd{}, Handed: map[string]bool{}, Standing: map[string]bool{}, Resumed: map[string]bool{}, Unresumable: map[string]bool{}, Waited: map[string]bool{}}
 	p.Fresh, p.Lapsed = r.lease.went()
 	p.Guests, p.Starting = r.needs(), r.notEnded()
 	p.Waits, p.GivenUp, p.Leftover = r.startsDue(time.Now()), r.lease.givenUp(want), r.mayClear(time.Now())

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,36 +50,9 @@ type Options struct {
 // Run drives the host until ctx ends. It changes nothing on its way out: VMs go on as they are. It gives up moves that go on,
 // as no agent would count their bytes.
 func Run(ctx context.Context, o Options) error {
-	if o.StopGrace == 0 {
-		o.StopGrace = defaultStopGrace
-	}
-	if o.SampleEvery == 0 {
-		o.SampleEvery = defaultSampleEvery
-	}
-	if o.ListEvery == 0 {
-		o.ListEvery = defaultListEvery
-	}
-	if o.Step == 0 {
-		o.Step = forecastStep
-	}
-	o.SampleEvery = min(o.SampleEvery, o.Step/2) // each step is to be measured, also where that takes its time
-	if o.UseWindow == 0 {
-		o.UseWindow = defaultUseWindow
-	}
-	if o.Clock == nil {
-		o.Clock = lease.Boottime
-	}
-	r := &runner{Options: o, log: o.Log.With("host", o.Host), asked: map[string]time.Time{}, balloons: map[string]balloonTry{},
-		attempts: map[string]attempt{}, ended: map[string]string{}, cleared: map[string]uint64{}, use: map[string]*useWindow{}, caps: map[string]hypervisor.VM{}, shares: map[string]float64{},
-		guests: map[string]*guestWatch{}, load: newHostLoad(), moves: map[string]*moving{}, acknowledged: map[string]estimateDigest{}, orphans: map[string]int64{}, begun: map[string]Sending{}, starts: map[string]*starting{}, moved: make(chan struct{}, 1), sent: map[string]sentStatus{}, refused: map[Instance]time.Time{}, resumed: map[uint64]hypervisor.Moved{}, failing: map[uint64]time.Time{}, last: Report{Host: o.Host, MigrateURI: o.MigrateURI, Resumes: true}}
-	manager, err := newLeaseManager(r.Options, r.log)
+	r, err := newRunner(o)
 	if err != nil {
 		return err
-	}
-	r.lease = manager
-	if o.Peers != nil {
-		r.reach = &reach{host: o.Host, hyp: o.Hypervisor, peers: o.Peers, news: r.wake, seen: map[string]probeResult{},
-			failed: func(err error) { r.log.Debug("whether other hosts are reached is not known", "error", err) }}
 	}
 	defer r.awaitMoves()
 	ctx, cancel := context.WithCancel(ctx)
@@ -86,7 +60,7 @@ func Run(ctx context.Context, o Options) error {
 	defer wg.Wait()
 	defer r.beside.Wait()
 	defer cancel()
-	wg.Go(func() { manager.run(ctx) })
+	wg.Go(func() { r.lease.run(ctx) })
 	if r.reach != nil {
 		wg.Go(func() { r.reach.run(ctx) })
 	}
@@ -98,6 +72,38 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	return r.loop(ctx, events)
+}
+
+// withDefaults returns the options with a default for each that is zero.
+func (o Options) withDefaults() Options {
+	o.StopGrace = cmp.Or(o.StopGrace, defaultStopGrace)
+	o.ListEvery = cmp.Or(o.ListEvery, defaultListEvery)
+	o.UseWindow = cmp.Or(o.UseWindow, defaultUseWindow)
+	o.Step = cmp.Or(o.Step, forecastStep)
+	o.SampleEvery = min(cmp.Or(o.SampleEvery, defaultSampleEvery), o.Step/2) // each step is to be measured, also where that takes its time
+	if o.Clock == nil {
+		o.Clock = lease.Boottime
+	}
+	return o
+}
+
+// newRunner returns a runner that has done nothing yet. It takes over the watchdog that an agent before it armed.
+func newRunner(o Options) (*runner, error) {
+	o = o.withDefaults()
+	r := &runner{Options: o, log: o.Log.With("host", o.Host), last: Report{Host: o.Host, MigrateURI: o.MigrateURI, Resumes: true},
+		caps: map[string]hypervisor.VM{}, refused: map[Instance]time.Time{}, ended: map[string]string{}, orphans: map[string]int64{}, begun: map[string]Sending{},
+		asked: map[string]time.Time{}, balloons: map[string]balloonTry{}, shares: map[string]float64{}, cleared: map[string]uint64{}, attempts: map[string]attempt{},
+		starts: map[string]*starting{}, moves: map[string]*moving{}, moved: make(chan struct{}, 1), resumed: map[uint64]hypervisor.Moved{}, failing: map[uint64]time.Time{},
+		guests: map[string]*guestWatch{}, load: newHostLoad(), use: map[string]*useWindow{}, acknowledged: map[string]estimateDigest{}, sent: map[string]sentStatus{}}
+	var err error
+	if r.lease, err = newLeaseManager(r.Options, r.log); err != nil {
+		return nil, err
+	}
+	if o.Peers != nil {
+		r.reach = &reach{host: o.Host, hyp: o.Hypervisor, peers: o.Peers, news: r.wake, seen: map[string]probeResult{},
+			failed: func(err error) { r.log.Debug("whether other hosts are reached is not known", "error", err) }}
+	}
+	return r, nil
 }
 
 // subscribe waits for a hypervisor that is out of reach. It returns nil once ctx has ended.
@@ -124,13 +130,6 @@ func (r *runner) subscribe(ctx context.Context) (<-chan hypervisor.Event, error)
 	}
 }
 
-// outOfReach reports to the leader that nothing is known of this host's VMs.
-func (r *runner) outOfReach(ctx context.Context, err error) error {
-	r.last.Reach, r.last.Error, r.last.Index, r.last.Hangs = false, err.Error(), 0, r.hangs()
-	r.last.Statuses, r.last.Samples, r.last.Estimates, r.last.Pressure, r.last.Available = nil, nil, nil, nil, nil
-	return r.Leader.Report(ctx, r.last)
-}
-
 type balloonTry struct {
 	target int64
 	at     time.Time
@@ -148,119 +147,141 @@ type attempt struct {
 	final      string
 }
 
+// runner is what an agent remembers from one round to the next. What one step of a round passes to the next goes by value: see
+// round. Each field stands with the step that changes it. Only the runner's goroutine uses them, but for what is said of moving,
+// starting, the lease manager and reach.
 type runner struct {
 	Options
-	log *slog.Logger
+	log   *slog.Logger
+	lease *leaseManager
+	reach *reach // nil: it is not looked at
 
-	capacity     hypervisor.Capacity
-	asked        map[string]time.Time
-	balloons     map[string]balloonTry
-	attempts     map[string]attempt
-	ended        map[string]string
-	cleared      map[string]uint64
-	use          map[string]*useWindow
-	caps         map[string]hypervisor.VM // as last listed
-	shares       map[string]float64       // caps as last set, cores
-	guests       map[string]*guestWatch
-	load         hostLoad
-	raised       map[string]int64                  // what guests that are short of memory were to have in the last round
-	cluster      string                            // id; "" until the leader sent it; see belong
-	epoch        uint64                            // in which the leader sent it
-	steps        string                            // of the last round that acted
-	lost         map[string]uint64                 // generations of VMs that were stopped for want of a lease
-	moves        map[string]*moving                // migrations that this agent began
-	leaving      map[string]bool                   // VMs whose migration went on when the hypervisor was last asked
-	counts       map[string]uint64                 // generations of VMs that the leader was last seen to know here, by id
-	known        map[known]bool                    // moves that the leader last reported
-	waits        map[string]waiting                // VMs whose move waits for room
-	alone        bool                              // no migration goes on that an agent before this one began
-	acknowledged map[string]estimateDigest         // estimates that the leader has, by VM
-	orphans      map[string]int64                  // bytes that such migrations sent, by VM, until that is reported
-	begun        map[string]Sending                // moves that an agent before this one began, and whose VMs were here after it, by VM
-	leftover     map[Instance]time.Time            // what migrations left behind, VM and Generation, and since when that is seen
-	frozen       bool                              // by the leader's last desired state nothing is to change here: see Desired.Freeze
-	coming       map[string]VM                     // of open moves to this host, as the leader last sent them, by id
-	standing     map[Instance]time.Time            // VMs that came by a migration and stand paused, and since when that is seen
-	failing      map[uint64]time.Time              // since when VMs that came cannot be resumed, by Move.Open
-	resumed      map[uint64]hypervisor.Moved       // what open moves took that brought VMs which were resumed, by Move.Open
-	refused      map[Instance]time.Time            // when the leader may be asked again whether such a VM is destroyed
-	toStart      map[string]toStart                // VMs that may start and do not run, by id; nil before the first round
-	moved        chan struct{}                     // a migration ended
-	ending       sync.WaitGroup                    // migrations that go on
-	starts       map[string]*starting              // under way, by VM
-	beside       sync.WaitGroup                    // starts that have not ended
-	lateStarts   error                             // what went wrong with starts that no round waited for; until a round has reported it
-	hung         map[hypervisor.Hung]time.Duration // calls of the hypervisor that hang, as they were reported
-	left         []Status                          // of VMs that were handed over, yet to be reported
+	// Identify: the machine, the cluster, and what was listed.
+	capacity hypervisor.Capacity
+	partner  Migrates                 // what the host has for moves, as last asked
+	surveyed time.Time                // when that was
+	cluster  string                   // id; "" until the leader sent it; see belong
+	epoch    uint64                   // in which the leader sent it
+	alone    bool                     // no migration goes on that an agent before this one began
+	orphans  map[string]int64         // bytes that such migrations sent, by VM, until that is reported
+	begun    map[string]Sending       // moves that an agent before this one began, and whose VMs were here after it, by VM
+	caps     map[string]hypervisor.VM // VMs as last listed, by id
+	standing map[Instance]time.Time   // VMs that came by a migration and stand paused, and since when that is seen
+	leftover map[Instance]time.Time   // what migrations left behind, VM and Generation, and since when that is seen
+
+	// Fetch: what the leader last sent.
+	counts  map[string]uint64  // generations of VMs that the leader was last seen to know here, by id
+	coming  map[string]VM      // of open moves to this host, by id
+	known   map[known]bool     // open moves
+	frozen  bool               // nothing is to change here: see Desired.Freeze
+	toStart map[string]toStart // VMs that may start and do not run, by id; nil before the first round
+
+	// Decide: what counts the rounds in which something is wanted and cannot be done.
+	waits  map[string]waiting // VMs whose move waits for room
+	raised map[string]int64   // what guests that are short of memory were to have in the last round
+
+	// Act: what was tried.
+	asked    map[string]time.Time        // when VMs were asked to power off, by id
+	balloons map[string]balloonTry       // by id
+	shares   map[string]float64          // caps as last set, cores
+	cleared  map[string]uint64           // generations of which nothing is left here, by id
+	attempts map[string]attempt          // starts that failed, by id
+	starts   map[string]*starting        // under way, by VM
+	moves    map[string]*moving          // migrations that this agent began
+	resumed  map[uint64]hypervisor.Moved // what open moves took that brought VMs which were resumed, by Move.Open
+	failing  map[uint64]time.Time        // since when VMs that came cannot be resumed, by Move.Open
+	refused  map[Instance]time.Time      // when the leader may be asked again whether a leftover is destroyed
+	steps    string                      // of the last round that acted
+
+	// Report: what the leader has, and has not yet.
+	last         Report                            // limits and health as last reported
 	sent         map[string]sentStatus             // what was last reported of VMs to the leader, by id
+	acknowledged map[string]estimateDigest         // estimates that the leader has, by VM
+	hung         map[hypervisor.Hung]time.Duration // calls of the hypervisor that hang, as they were reported
 	unspoken     time.Time                         // since when rounds that acted were not reported; zero: the last one was
-	partner      Migrates                          // what the host has for moves, as last asked
-	surveyed     time.Time                         // when that was
-	lease        *leaseManager
-	reach        *reach // nil: it is not looked at
-	last         Report // limits and health as last reported
+	left         []Status                          // of VMs that were handed over, yet to be reported
+	lateStarts   error                             // what went wrong with starts that no round waited for; until a round has reported it
+
+	// Between rounds: measurements, and what goes on beside them.
+	use    map[string]*useWindow
+	guests map[string]*guestWatch
+	load   hostLoad
+	ended  map[string]string // why the hypervisor said that VMs stopped, by id
+	moved  chan struct{}     // a migration ended
+	ending sync.WaitGroup    // migrations that go on
+	beside sync.WaitGroup    // starts that have not ended
 }
 
+// loop takes rounds until ctx ends, or the hypervisor sends no events any more.
 func (r *runner) loop(ctx context.Context, events <-chan hypervisor.Event) error {
 	tick := time.NewTicker(r.SampleEvery)
 	defer tick.Stop()
-	var listed time.Time
 	var backoff time.Duration
 	for {
-		again, changed, err := r.round(ctx)
+		end := r.round(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		listed = time.Now()
+		if end.err == nil {
+			backoff = 0
+			if end.again {
+				continue
+			}
+		}
+		listed := time.Now()
 		var retry <-chan time.Time
-		switch {
-		case err != nil:
+		if end.err != nil {
 			backoff = min(max(2*backoff, firstBackoff), lastBackoff)
 			retry = time.After(backoff)
-			if _, heard, e := r.Leader.Desired(ctx, r.Host); e != nil && changed == nil {
-				changed = heard // again: there is no point in waiting any longer
+			if _, heard, e := r.Leader.Desired(ctx, r.Host); e != nil && end.changed == nil {
+				end.changed = heard // again: there is no point in waiting any longer
 			}
-			r.log.Warn("round failed", "error", err, "retry", backoff)
-		case again:
-			backoff = 0
-			continue
-		default:
-			backoff = 0
+			r.log.Warn("round failed", "step", end.step, "error", end.err, "retry", backoff)
 		}
 		tick.Reset(r.pace())
-	wait:
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-changed:
-				break wait
-			case <-retry:
-				break wait
-			case <-r.moved:
-				break wait
-			case e, open := <-events:
-				if !open {
-					return nil
-				}
-				if r.note(e) {
-					break wait
-				}
-			case <-tick.C:
-				if len(r.asked)+len(r.toStart)+len(r.mayClear(time.Now())) > 0 || r.balloonDue() || time.Since(listed) >= r.ListEvery {
-					break wait
-				}
-				if err := r.sample(ctx); err != nil || r.underPressure() {
-					break wait // the round finds out and reports
-				}
-				tick.Reset(r.pace())
-			}
+		if !r.wait(ctx, events, tick, listed, end.changed, retry) {
+			return nil
 		}
 	}
 }
 
-// note takes an event in and says whether it calls for a round.
-func (r *runner) note(e hypervisor.Event) bool {
+// wait waits until there is reason for another round, and measures meanwhile. It returns false where there must be none.
+func (r *runner) wait(ctx context.Context, events <-chan hypervisor.Event, tick *time.Ticker, listed time.Time, changed <-chan struct{}, retry <-chan time.Time) bool {
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changed:
+			return true
+		case <-retry:
+			return true
+		case <-r.moved:
+			return true
+		case e, open := <-events:
+			if open {
+				r.note(e)
+			}
+			return open
+		case <-tick.C:
+			if r.roundDue(listed) {
+				return true
+			}
+			if err := r.sample(ctx); err != nil || r.underPressure() {
+				return true // the round finds out and reports
+			}
+			tick.Reset(r.pace())
+		}
+	}
+}
+
+// roundDue says whether time alone is reason for another round: something that was asked for may have happened, or VMs were last
+// listed long ago.
+func (r *runner) roundDue(listed time.Time) bool {
+	return len(r.asked)+len(r.toStart)+len(r.mayClear(time.Now())) > 0 || r.balloonDue() || time.Since(listed) >= r.ListEvery
+}
+
+// note takes in an event. Each calls for a round.
+func (r *runner) note(e hypervisor.Event) {
 	r.log.Debug("hypervisor event", "kind", e.Kind, "vm", e.VM, "name", e.Name, "reason", e.Reason)
 	switch e.Kind {
 	case hypervisor.Resync:
@@ -270,7 +291,6 @@ func (r *runner) note(e hypervisor.Event) bool {
 			r.ended[e.VM] = e.Reason
 		}
 	}
-	return true
 }
 
 func (r *runner) balloonDue() bool {
