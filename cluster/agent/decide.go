@@ -153,8 +153,45 @@ type Failure struct {
 
 // Decide returns the operations from what is there to what is wanted, in the order in which to carry them out. If a Destroy or
 // a SetCPU fails, those after it must wait for the next round: they count on it.
+//
+// Invariants:
+//
+//   - After each operation, in their order, the caps in force and the balloons are within the host's limits, VMs that may arrive
+//     or come up at any moment included; where they exceeded them before, by no more than before.
+//   - While the recovery freeze lasts there are no operations.
+//   - Nothing is done to a VM that is foreign, unmanaged, or of another generation than the leader's.
+//   - A VM is started only if no instance of it is here, and the leader permits this very generation.
+//   - Equal inputs, in whatever order, give equal operations.
 func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
-	d := decider{want: want, past: past, there: map[string]hypervisor.VM{}, given: map[string]int64{}, due: map[string]int64{}, cuts: map[string]int64{}}
+	if want.Freeze != "" {
+		return nil
+	}
+	d, vms := newDecider(want, there, past), enforceable(want)
+	begun := d.begun(vms)
+	d.reserve(vms, begun)
+	for _, vm := range vms {
+		if now, runs := d.there[vm.Spec.Identity.VM]; vm.Move != nil {
+			d.move(vm, now, runs)
+		}
+	}
+	d.clear(vms)
+	d.keepMinBalloon(vms)
+	d.cut(vms)
+	d.each(vms, d.leave)
+	d.each(vms, d.shrink)
+	d.emergencyGrant(vms)
+	d.each(vms, d.grow)
+	d.each(vms, d.reportAndClear)
+	for _, vm := range begun {
+		d.waitForStart(vm)
+	}
+	d.each(vms, d.start)
+	return d.ops
+}
+
+// newDecider counts what is in force on the host before the first operation.
+func newDecider(want Desired, there []hypervisor.VM, past Past) *decider {
+	d := &decider{want: want, past: past, there: map[string]hypervisor.VM{}, given: map[string]int64{}, due: map[string]int64{}, cuts: map[string]int64{}}
 	unknown := map[string]bool{}
 	for _, vm := range Unmanaged(want, there) {
 		unknown[vm.Identity.VM] = true
@@ -173,64 +210,72 @@ func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 	use, _ := others(want.Cluster, want.Overhead, past.Cores, unknown, there)
 	d.cpu += max(0, use.CPU-want.Foreign.CPU) // what the leader does not count for these yet
 	d.memory += max(0, use.Memory-want.Foreign.Memory)
+	return d
+}
+
+// enforceable returns the VMs that are wanted, by id, each with a share that a host can enforce.
+func enforceable(want Desired) []VM {
 	vms := append([]VM(nil), want.VMs...)
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Spec.Identity.VM < vms[b].Spec.Identity.VM })
 	for i := range vms {
 		cpu := &vms[i].Spec.CPU
 		cpu.Cap, cpu.Weight = max(cpu.Cap, minCap), max(cpu.Weight, minCap)
 	}
-	if want.Freeze != "" {
-		return nil
-	}
+	return vms
+}
+
+// reserve counts the VMs that may come up here at any moment, by a move or a start that has not ended, as if they were here.
+func (d *decider) reserve(vms, begun []VM) {
 	for _, vm := range vms {
 		if vm.Move != nil && vm.Move.Incoming {
 			d.expect(vm)
 		}
 	}
-	var begun []VM
-	for _, vm := range vms {
-		s, starts := past.Starting[vm.Spec.Identity.VM]
-		_, runs := d.there[vm.Spec.Identity.VM]
-		if !starts || vm.Move != nil || runs && s.Hung { // what runs has started, whatever hangs
-			continue
-		}
-		begun = append(begun, vm)
-		if !runs {
-			d.cpu += vm.Spec.CPU.Cap
-			d.memory += vm.Spec.Memory + want.Overhead
-		}
-	}
-	d.fits = d.cpu <= d.maxCPU() && d.memory <= want.Memory
-	for _, vm := range vms {
-		if now, runs := d.there[vm.Spec.Identity.VM]; vm.Move != nil {
-			d.move(vm, now, runs)
-		}
-	}
-	steps := func(all ...func(VM, hypervisor.VM, bool)) {
-		for _, step := range all {
-			for _, vm := range vms {
-				now, runs := d.there[vm.Spec.Identity.VM]
-				if s, starts := past.Starting[vm.Spec.Identity.VM]; vm.Move == nil && (!starts || runs && s.Hung) {
-					step(vm, now, runs)
-				}
-			}
-		}
-	}
-	d.clear(vms)
-	d.keepMinBalloon(vms)
-	d.cut(vms)
-	steps(d.leave, d.shrink)
-	d.emergencyGrant(vms)
-	steps(d.grow, d.reportAndClear)
 	for _, vm := range begun {
-		if why := past.Starting[vm.Spec.Identity.VM].Why; vm.Want == WantRun && vm.MayStart {
-			d.waits(vm, why)
-		} else {
-			d.add(Blocked{vm.Spec.Identity.VM, vm.Spec.Name, why, false})
+		if _, runs := d.there[vm.Spec.Identity.VM]; !runs {
+			d.cpu += vm.Spec.CPU.Cap
+			d.memory += vm.Spec.Memory + d.want.Overhead
 		}
 	}
-	steps(d.start)
-	return d.ops
+	d.fits = d.cpu <= d.maxCPU() && d.memory <= d.want.Memory
+}
+
+// begun returns the VMs whose start has not ended.
+func (d *decider) begun(vms []VM) (out []VM) {
+	for _, vm := range vms {
+		if d.startsUp(vm) {
+			out = append(out, vm)
+		}
+	}
+	return out
+}
+
+// startsUp says whether the start of a VM has not ended, so that nothing may rest on its not running. What runs has started,
+// whatever hangs.
+func (d *decider) startsUp(vm VM) bool {
+	s, starts := d.past.Starting[vm.Spec.Identity.VM]
+	_, runs := d.there[vm.Spec.Identity.VM]
+	return vm.Move == nil && starts && !(runs && s.Hung)
+}
+
+// each calls f for each VM of which neither a move nor a start is open, in order.
+func (d *decider) each(vms []VM, f func(VM, hypervisor.VM, bool)) {
+	for _, vm := range vms {
+		if vm.Move == nil && !d.startsUp(vm) {
+			now, runs := d.there[vm.Spec.Identity.VM]
+			f(vm, now, runs)
+		}
+	}
+}
+
+// waitForStart reports on a VM whose start has not ended.
+func (d *decider) waitForStart(vm VM) {
+	why := d.past.Starting[vm.Spec.Identity.VM].Why
+	if vm.Want == WantRun && vm.MayStart {
+		d.waits(vm, why)
+		return
+	}
+	d.add(Blocked{vm.Spec.Identity.VM, vm.Spec.Name, why, false})
 }
 
 // Unmanaged returns the VMs that carry this cluster's mark but are not in the leader's desired state for this host. The agent
@@ -395,45 +440,74 @@ func (d *decider) grow(vm VM, now hypervisor.VM, runs bool) {
 
 // reportAndClear reports to the leader what it does not know yet, and clears away what is left of the VM.
 func (d *decider) reportAndClear(vm VM, now hypervisor.VM, runs bool) {
-	id, gen := vm.Spec.Identity.VM, vm.Spec.Generation
 	switch {
-	case runs && now.Generation != gen:
+	case runs && now.Generation != vm.Spec.Generation:
 		// Blocked already.
 	case runs && now.Leftover && vm.stays(): // its move is closed as one that it stayed in
-		if d.past.Leftover[id] >= leftoverFor {
-			d.add(Resume{id, vm.Spec.Name, gen, 0, vm.Spec.Leased, true})
+		if d.past.Leftover[vm.Spec.Identity.VM] >= leftoverFor {
+			d.add(Resume{vm.Spec.Identity.VM, vm.Spec.Name, vm.Spec.Generation, 0, vm.Spec.Leased, true})
 		}
 	case runs:
-		st := Status{VM: id, Generation: gen, Phase: PhaseRunning}
-		// It is reported only where it changes what the leader counts; otherwise the agent would report it in every round.
-		switch charged := max(now.Balloon, vm.Spec.Balloon); {
-		case charged < vm.ChargedMemory && now.Balloon <= vm.Spec.Balloon+balloonSlack:
-			st.ChargedMemory = charged // the guest has let go
-		case max(now.Balloon, d.given[id]) > vm.ChargedMemory+balloonSlack:
-			st.ChargedMemory = max(now.Balloon, d.given[id])
-		}
-		if vm.Want == WantRun && (!vm.Seen || st.ChargedMemory > 0) {
-			d.add(ReportStatus{st})
-		}
+		d.reportRunning(vm, now)
 	case vm.Want == WantAbsent:
-		if cleared, is := d.past.Cleared[id]; !is || cleared != gen {
-			d.add(Undefine{vm.Spec})
+		d.undefine(vm)
+		d.report(vm, Status{Phase: PhaseStopped, SourceLost: true, Reason: "deleted"})
+	case vm.EndKnown:
+	case vm.Want == WantStop:
+		if vm.Spec.Disk.Ephemeral || !vm.Spec.Disk.Present() {
+			d.undefine(vm)
 		}
-		d.add(ReportStatus{Status{VM: id, Generation: gen, Phase: PhaseStopped, SourceLost: true, Reason: "deleted"}})
-	case vm.Want == WantStop && !vm.EndKnown:
-		if cleared, is := d.past.Cleared[id]; (vm.Spec.Disk.Ephemeral || !vm.Spec.Disk.Present()) && (!is || cleared != gen) {
-			d.add(Undefine{vm.Spec})
+		d.report(vm, Status{Phase: PhaseStopped, Reason: "stopped as asked"})
+	default:
+		if phase, why := d.ended(vm); phase != "" {
+			d.report(vm, Status{Phase: phase, Reason: why})
 		}
-		d.add(ReportStatus{Status{VM: id, Generation: gen, Phase: PhaseStopped, Reason: "stopped as asked"}})
-	case vm.MayStart && !vm.EndKnown && d.givenUp(vm):
-		d.add(ReportStatus{Status{VM: id, Generation: gen, Phase: PhaseLost, Reason: "its host did not start it in time"}})
-	case vm.Want == WantRun && !vm.EndKnown && d.lost(vm), vm.Want == WantRun && vm.Seen && !vm.EndKnown && d.past.Lapsed && vm.Spec.Leased:
-		d.add(ReportStatus{Status{VM: id, Generation: gen, Phase: PhaseLost, Reason: "stopped by its host, whose lease was over"}})
-	case vm.Want == WantRun && vm.Seen && !vm.EndKnown && d.past.Fresh:
-		d.add(ReportStatus{Status{VM: id, Generation: gen, Phase: PhaseLost, Reason: "went when its host was restarted"}})
-	case vm.Want == WantRun && vm.Seen && !vm.EndKnown:
-		d.add(ReportStatus{Status{VM: id, Generation: gen, Phase: PhaseFailed, Reason: "ended by itself" + colon(d.past.Ended[id])}})
 	}
+}
+
+// report reports on the instance that the leader means.
+func (d *decider) report(vm VM, st Status) {
+	st.VM, st.Generation = vm.Spec.Identity.VM, vm.Spec.Generation
+	d.add(ReportStatus{st})
+}
+
+// undefine removes what is left of a VM that does not run, once.
+func (d *decider) undefine(vm VM) {
+	if cleared, is := d.past.Cleared[vm.Spec.Identity.VM]; !is || cleared != vm.Spec.Generation {
+		d.add(Undefine{vm.Spec})
+	}
+}
+
+// reportRunning reports a VM that runs, where the leader does not know that, or the memory that it counts is another. Otherwise
+// the agent would report it in every round.
+func (d *decider) reportRunning(vm VM, now hypervisor.VM) {
+	st := Status{Phase: PhaseRunning}
+	needs := max(now.Balloon, d.given[vm.Spec.Identity.VM])
+	switch charged := max(now.Balloon, vm.Spec.Balloon); {
+	case charged < vm.ChargedMemory && now.Balloon <= vm.Spec.Balloon+balloonSlack:
+		st.ChargedMemory = charged // the guest has let go
+	case needs > vm.ChargedMemory+balloonSlack:
+		st.ChargedMemory = needs
+	}
+	if vm.Want == WantRun && (!vm.Seen || st.ChargedMemory > 0) {
+		d.report(vm, st)
+	}
+}
+
+// ended returns how a VM ended that is to run and does not, and why, as far as the leader does not know it; "" = it was not here
+// yet. A VM that its host stopped or did not start is lost, and may start elsewhere; one that ended by itself has failed.
+func (d *decider) ended(vm VM) (p Phase, why string) {
+	switch {
+	case vm.MayStart && d.givenUp(vm):
+		return PhaseLost, "its host did not start it in time"
+	case vm.Want == WantRun && d.lost(vm), vm.Want == WantRun && vm.Seen && d.past.Lapsed && vm.Spec.Leased:
+		return PhaseLost, "stopped by its host, whose lease was over"
+	case vm.Want == WantRun && vm.Seen && d.past.Fresh:
+		return PhaseLost, "went when its host was restarted"
+	case vm.Want == WantRun && vm.Seen:
+		return PhaseFailed, "ended by itself" + colon(d.past.Ended[vm.Spec.Identity.VM])
+	}
+	return "", ""
 }
 
 func colon(s string) string {
