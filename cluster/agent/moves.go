@@ -21,66 +21,6 @@ type MoveEnd struct {
 	Downtime time.Duration
 }
 
-// move handles a VM with an open move: it hands the VM over, and reports how the move ended.
-func (d *decider) move(vm VM, now hypervisor.VM, runs bool) {
-	id, name, gen, m := vm.Spec.Identity.VM, vm.Spec.Name, vm.Spec.Generation, vm.Move
-	end, ended := d.past.Moved[id]
-	report := func(p Phase, reason string) {
-		d.add(ReportStatus{Status{VM: id, Generation: gen, Phase: p, Reason: reason, Move: m.Open, Permit: m.Permit, Bytes: end.Bytes, Downtime: end.Downtime,
-			Resumes: p == PhaseRoom, Left: p == PhaseLost && d.handedOver(vm)}})
-	}
-	paused := ours(vm, now, runs) && now.State == hypervisor.Paused
-	const absent = "runs neither on the source nor on the target of its move"
-	switch {
-	case m.Incoming && !runs && m.SourceLost:
-		report(PhaseLost, absent)
-	case m.Incoming && m.Wait && (now.Leftover || paused):
-		d.add(Blocked{id, name, "an earlier migration left it behind here", false})
-	case m.Incoming && m.Paused && paused && m.Left && d.past.Unresumable[id]: // it has ended: no host runs it, and none may until the agent has reported that
-		d.add(Destroy{id, name})
-	case m.Incoming && m.Paused && paused && m.Left && !d.past.Resumed[id]:
-		d.add(Resume{id, name, gen, m.Open, vm.Spec.Leased, false})
-	case m.Incoming && m.Paused && runs && (paused && !m.Left || !m.SourceLost): // its source has not reported yet that it left
-	case m.Incoming && ours(vm, now, runs) && now.State != hypervisor.Incoming:
-		report(PhaseArrived, "")
-	case m.Incoming && m.Wait && d.fits:
-		report(PhaseRoom, "")
-	case m.Incoming && m.Wait:
-		d.add(Blocked{id, name, "there is no room for it yet", false})
-	case m.Incoming:
-	case d.past.Moving[id]:
-		if m.Abort != "" {
-			d.add(AbortMove{id, name, m.Open, m.Abort})
-		}
-	case !runs:
-		report(PhaseLost, absent) // of this host; the target reports its own side
-	case m.Paused && now.Generation == gen && now.Leftover:
-		if d.past.Leftover[id] >= leftoverFor {
-			d.add(Resume{id, name, gen, m.Open, vm.Spec.Leased, true})
-		}
-	case now.Generation != gen || now.State == hypervisor.Incoming:
-	case ended && end.Error == "":
-		report(PhaseStayed, handedOverAndHere)
-	case ended:
-		report(PhaseStayed, end.Error)
-	case m.Abort != "":
-		report(PhaseStayed, m.Abort)
-	case vm.Want != WantRun: // else it would neither go nor stop
-		report(PhaseStayed, "it is to end, and was not handed over")
-	case d.past.Waited[id]:
-		report(PhaseStayed, fmt.Sprintf("host %s did not say within %s that it has room for it", m.To, roomWithin))
-	case paused && m.Paused:
-		report(PhaseStayed, "it is paused here, by virsh suspend or an error of its disk, and would be resumed on host "+m.To+": resume or stop it first")
-	case m.Wait:
-		d.add(Blocked{id, name, "host " + m.To + " has no room for it yet", false})
-	case d.force(now)-vm.Spec.CPU.Cap > tiny: // it would bring more than the target keeps for it
-		d.add(SetCPU{id, name, now.CPU, vm.Spec.CPU})
-		d.cpu -= d.force(now) - vm.Spec.CPU.Cap
-	default:
-		d.add(Migrate{vm.Spec, *m})
-	}
-}
-
 // handedOverAndHere is the error of a migration that libvirt reported as done, though the VM did not leave.
 const handedOverAndHere = "libvirt reported success, but the VM still runs on this host"
 
