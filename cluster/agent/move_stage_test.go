@@ -22,6 +22,9 @@ func everySituation(f func(situation)) {
 	states := []hypervisor.State{"", hypervisor.Running, hypervisor.Paused, hypervisor.Incoming}
 	for bits := range 1 << 15 {
 		for _, state := range states {
+			if state == "" && bits>>12&3 != 0 {
+				continue // nothing is here that could be a leftover, or of another generation
+			}
 			is := func(bit int) bool { return bits&(1<<bit) != 0 }
 			m := Move{Open: 5, To: "h2", Permit: 3, Incoming: is(0), Wait: is(1), Paused: is(2), SourceLost: is(3), Left: is(4)}
 			past := Past{Moving: map[string]bool{"m": is(5)}, Moved: map[string]MoveEnd{}, Handed: map[string]bool{"m": is(6)}, Waited: map[string]bool{"m": is(7)},
@@ -50,39 +53,67 @@ func everySituation(f func(situation)) {
 	}
 }
 
+// here: the instance that moves is on this host, and is not on its way to it.
+func (s situation) here() bool {
+	return s.runs && s.now.Generation == s.vm.Spec.Generation && s.now.State != hypervisor.Incoming
+}
+
+// source: this host is the source of the move, and none of its migrations goes on.
+func (s situation) source() bool { return !s.vm.Move.Incoming && !s.past.Moving["m"] }
+
+// arrivedPaused: the VM stands at its target, and its source reported that it left.
+func (s situation) arrivedPaused() bool {
+	return s.vm.Move.Incoming && s.here() && s.now.State == hypervisor.Paused && s.vm.Move.Left
+}
+
+// stranded: a migration that has ended left the VM behind at its source.
+func (s situation) stranded() bool {
+	return s.source() && s.now.Generation == s.vm.Spec.Generation && s.now.Leftover
+}
+
 // breaks says which rule of moves an operation breaks; "" = none.
 func (s situation) breaks(op Operation, force float64) string {
-	m, moving := s.vm.Move, s.past.Moving["m"]
-	here := s.runs && s.now.Generation == s.vm.Spec.Generation && s.now.State != hypervisor.Incoming
-	for _, rule := range []struct {
-		why  string
-		kept bool
-	}{
-		{"a VM leaves once, from where it runs, after its target reported room", !isOf[Migrate](op) || !m.Incoming && here && !moving && !m.Wait},
-		{"it takes no larger share than the target keeps for it", !isOf[Migrate](op) || force <= s.vm.Spec.CPU.Cap},
-		{"it leaves only if it is to run on, and no reason to stay is known", !isOf[Migrate](op) || s.vm.Want == WantRun && m.Abort == "" && len(s.past.Moved) == 0},
-		{"only a migration from here that goes on is aborted", !isOf[AbortMove](op) || !m.Incoming && moving && m.Abort != ""},
-		{"the target resumes what stands there, after the source reported that it left", !isOf[Resume](op) || !m.Incoming || here && s.now.State == hypervisor.Paused && m.Left},
-		{"the source resumes what its migration left behind", !isOf[Resume](op) || m.Incoming || s.now.Generation == s.vm.Spec.Generation && s.now.Leftover && !moving},
-		{"only what arrived and cannot be resumed is destroyed", !isOf[Destroy](op) || m.Incoming && here && m.Left && s.past.Unresumable["m"]},
-		{"only the source shrinks it, before it leaves", !isOf[SetCPU](op) || !m.Incoming && here && !moving},
-	} {
-		if !rule.kept {
-			return rule.why
-		}
+	m := s.vm.Move
+	kept, rule := false, "only its stage decides on a VM with an open move"
+	switch op := op.(type) {
+	case Blocked:
+		kept = true
+	case Migrate:
+		kept, rule = s.mayLeave() && force <= s.vm.Spec.CPU.Cap, "a VM leaves once, from where it runs, to where there is room, with no more than its share, and for no reason to stay"
+	case SetCPU:
+		kept, rule = s.source() && s.here(), "only the source shrinks it, before it leaves"
+	case AbortMove:
+		kept, rule = !m.Incoming && s.past.Moving["m"] && m.Abort != "", "only a migration from here that goes on is aborted"
+	case Destroy:
+		kept, rule = s.arrivedPaused() && s.past.Unresumable["m"], "only what arrived and cannot be resumed is destroyed"
+	case Resume:
+		kept, rule = op.Here && s.stranded() || !op.Here && s.arrivedPaused(), "the target resumes what its source reported to have left, the source what its migration left behind"
+	case ReportStatus:
+		return s.breaksReport(op.Status)
 	}
-	report, is := op.(ReportStatus)
-	if !is {
+	if kept {
 		return ""
 	}
-	st := report.Status
-	switch ok := map[Phase]bool{
-		PhaseStayed:  !m.Incoming && here && !moving,
-		PhaseLost:    !s.runs && (m.Incoming && m.SourceLost || !m.Incoming && !moving),
-		PhaseArrived: m.Incoming && here && !(m.Paused && s.now.State == hypervisor.Paused && !m.Left),
-		PhaseRoom:    m.Incoming && m.Wait && s.fits && !here,
-	}; {
-	case !ok[st.Phase]:
+	return rule
+}
+
+// mayLeave says whether all is as it must be for a hand-over.
+func (s situation) mayLeave() bool {
+	m := s.vm.Move
+	return s.source() && s.here() && !m.Wait && s.vm.Want == WantRun && m.Abort == "" && len(s.past.Moved) == 0
+}
+
+// breaksReport says which rule of moves a report breaks; "" = none.
+func (s situation) breaksReport(st Status) string {
+	m := s.vm.Move
+	so := map[Phase]bool{
+		PhaseStayed:  s.source() && s.here(),
+		PhaseLost:    !s.runs && (s.source() || m.Incoming && m.SourceLost),
+		PhaseArrived: m.Incoming && s.here() && !(m.Paused && s.now.State == hypervisor.Paused && !m.Left),
+		PhaseRoom:    m.Incoming && m.Wait && s.fits && !s.here(),
+	}
+	switch {
+	case !so[st.Phase]:
 		return fmt.Sprintf("phase %s is reported only of what is so", st.Phase)
 	case st.Left && (m.Incoming || !m.Paused || !s.past.Handed["m"]):
 		return "only the source of a move that leaves it paused reports that it left, and only if it was handed over"
@@ -92,13 +123,9 @@ func (s situation) breaks(op Operation, force float64) string {
 	return ""
 }
 
-func isOf[T Operation](op Operation) bool {
-	_, is := op.(T)
-	return is
-}
-
 // In each situation a move has one stage, whose operation breaks none of the rules of moves; each stage has a situation.
 func TestMoveStages(t *testing.T) {
+	t.Parallel()
 	found := map[moveStage]int{}
 	everySituation(func(s situation) {
 		if t.Failed() {

@@ -200,43 +200,34 @@ func tracedOptions(h hypervisor.Host, l Leader, c *calls, log io.Writer) Options
 // one needs. Decide asks nothing of anything.
 func TestRoundStepByStep(t *testing.T) {
 	inRound(t, func(t *testing.T, r *runner, l *tracedLeader, c *calls) {
-		asks := func(at step, want ...string) {
+		after := func(at step, err error, found bool, result any, want ...string) {
 			t.Helper()
 			if diff := cmp.Diff(want, c.take()); diff != "" {
 				t.Errorf("calls of step %s (-want +got):\n%s", at, diff)
 			}
+			if err != nil || !found {
+				t.Fatalf("step %s returned %+v, %v", at, result, err)
+			}
 		}
 		there, changed, err := r.identify(t.Context())
-		asks(stepIdentify, "capacity", "partner", "list", "desired", "list", "abort")
-		if err != nil || changed != nil || len(there.vms) != 1 || r.cluster != "c" {
-			t.Fatalf("Identify found %+v, of cluster %q, %v", there, r.cluster, err)
-		}
+		after(stepIdentify, err, changed == nil && len(there.vms) == 1 && r.cluster == "c", there, "capacity", "partner", "list", "desired", "list", "abort")
+
 		err = r.announce(t.Context(), there)
-		asks(stepAnnounce, "report")
-		if err != nil || len(l.reports) != 1 || len(l.reports[0].Running) != 1 || l.reports[0].Index != 0 {
-			t.Fatalf("Announce reported %+v, %v", l.reports, err)
-		}
+		after(stepAnnounce, err, len(l.reports) == 1 && len(l.reports[0].Running) == 1 && l.reports[0].Index == 0, l.reports, "report")
+
 		got, err := r.fetch(t.Context(), there)
-		asks(stepFetch, "desired", "stats")
-		if err != nil || got.want.Index != 7 || got.changed == nil || len(got.there.vms) != 1 || got.outdated {
-			t.Fatalf("Fetch returned %+v, %v", got, err)
-		}
+		after(stepFetch, err, got.want.Index == 7 && got.changed != nil && len(got.there.vms) == 1 && !got.outdated, got, "desired", "stats")
+
 		decided := r.decide(got)
-		asks(stepDecide)
 		operations := "[cap ek-b: 1.0000 -> 0.5000 cores balloon ek-b: 1073741824 -> 536870912 bytes start ek-a generation 1 report a generation 1 running]"
-		if ops := fmt.Sprint(decided.ops); ops != operations {
-			t.Fatalf("Decide decided on %s\nwant %s", ops, operations)
-		}
+		after(stepDecide, nil, fmt.Sprint(decided.ops) == operations, decided.ops)
+
 		done := r.act(t.Context(), decided)
-		asks(stepAct, "set CPU", "set balloon", "permit", "define", "start")
-		if done.err != nil || done.acted != 3 || len(done.statuses) != 1 {
-			t.Fatalf("Act returned %+v", done)
-		}
+		after(stepAct, done.err, done.acted == 3 && len(done.statuses) == 1, done, "set CPU", "set balloon", "permit", "define", "start")
+
 		err = r.report(t.Context(), decided, done)
-		asks(stepReport, "stats", "pressure", "report")
-		if err != nil || len(l.reports) != 2 || l.reports[1].Index != 0 || l.reports[1].Error != "" || l.reports[1].Samples == nil {
-			t.Fatalf("Report reported %+v, %v", l.reports, err)
-		}
+		last := l.reports[len(l.reports)-1]
+		after(stepReport, err, len(l.reports) == 2 && last.Index == 0 && last.Error == "" && last.Samples != nil, l.reports, "stats", "pressure", "report")
 		if reported := l.reported(); !slices.Equal(reported, []string{"a running"}) {
 			t.Errorf("reported %q", reported)
 		}
