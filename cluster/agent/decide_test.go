@@ -343,6 +343,39 @@ func drawHost(t *rapid.T) (agent.Desired, []hypervisor.VM, agent.Past) {
 	return want, there, past
 }
 
+// leavesOthers: nothing was done to what is not ours.
+func (m *model) leavesOthers(t *rapid.T, there []hypervisor.VM) {
+	for _, vm := range there {
+		if (vm.Foreign || vm.Cluster != "c") && !slices.Contains(m.vms, vm) {
+			t.Fatalf("touched what is not ours: %+v", vm)
+		}
+	}
+}
+
+// isAllowed: nothing starts without its permit, and nothing that is to run, or runs as another generation, is stopped or removed.
+func isAllowed(t *rapid.T, op agent.Operation, vm agent.VM, there []hypervisor.VM, past agent.Past) {
+	switch op := op.(type) {
+	case agent.Start:
+		f, failed := past.FailedStart[vm.Spec.Identity.VM]
+		if vm.Want != agent.WantRun || !vm.MayStart || vm.Seen || vm.EndKnown || op.Spec.Identity != vm.Spec.Identity || (failed && f.Generation == op.Spec.Generation) {
+			t.Fatalf("%s is not permitted: %+v", op, vm)
+		}
+	case agent.Shutdown, agent.Destroy:
+		if vm.Want == agent.WantRun {
+			t.Fatalf("%s, which is to run", op)
+		}
+	case agent.Undefine:
+		if vm.Want == agent.WantRun {
+			t.Fatalf("%s, which is to run", op)
+		}
+		for _, x := range there {
+			if !x.Foreign && x.Identity == op.Spec.Identity && x.Generation != vm.Spec.Generation {
+				t.Fatalf("%s while %+v runs", op, x)
+			}
+		}
+	}
+}
+
 // Whatever is wanted and there: however many of the operations are carried out, the host's
 // limits hold (or are exceeded by no more than before), nothing starts without its permit, and
 // nothing is stopped, changed or removed that is to run, is not ours or not of that generation.
@@ -373,26 +406,10 @@ func TestDecideIsSafe(t *testing.T) {
 			switch op := op.(type) {
 			case agent.Blocked, agent.ReportStatus:
 				continue
-			case agent.Start:
-				f, failed := past.FailedStart[id]
-				if vm.Want != agent.WantRun || !vm.MayStart || vm.Seen || vm.EndKnown || op.Spec.Identity != vm.Spec.Identity || (failed && f.Generation == op.Spec.Generation) {
-					t.Fatalf("%s is not permitted: %+v", op, vm)
-				}
-			case agent.Shutdown, agent.Destroy:
-				if vm.Want == agent.WantRun {
-					t.Fatalf("%s, which is to run", op)
-				}
-			case agent.Undefine:
-				if vm.Want == agent.WantRun {
-					t.Fatalf("%s, which is to run", op)
-				}
-				for _, x := range there {
-					if !x.Foreign && x.Identity == op.Spec.Identity && x.Generation != vm.Spec.Generation {
-						t.Fatalf("%s while %+v runs", op, x)
-					}
-				}
 			case agent.SetBalloon:
 				targets[id] = op.To
+			default:
+				isAllowed(t, op, vm, there, past)
 			}
 			if runs && was.Generation != vm.Spec.Generation {
 				t.Fatalf("%s touches generation %d, %d is the leader's", op, was.Generation, vm.Spec.Generation)
@@ -405,13 +422,7 @@ func TestDecideIsSafe(t *testing.T) {
 				t.Fatalf("after %s: %d bytes of %d, %d before\n%v", op, memory, want.Memory, had, ops)
 			}
 		}
-		for _, vm := range there {
-			if vm.Foreign || vm.Cluster != "c" {
-				if !slices.Contains(m.vms, vm) {
-					t.Fatalf("touched what is not ours: %+v", vm)
-				}
-			}
-		}
+		m.leavesOthers(t, there)
 		// The order of the lists has no meaning.
 		shuffled, mixed := want, slices.Clone(there)
 		shuffled.VMs = rapid.Permutation(want.VMs).Draw(t, "order")

@@ -27,23 +27,29 @@ func (l *leader) estimated(id string) []agent.Estimate {
 	return out
 }
 
+// inFirstHalfHour: there is one estimate for each minute, and none is trusted yet.
+func inFirstHalfHour(t *testing.T, sent []agent.Estimate) {
+	t.Helper()
+	if n := len(sent); n < 27 || n > 31 {
+		t.Fatalf("%d estimates in 30 minutes", n)
+	}
+	for i, e := range sent {
+		if i > 0 && !e.Until.After(sent[i-1].Until) || e.Generation != 1 || e.Until.Second() != 0 {
+			t.Fatalf("estimate %d: %+v after %+v", i, e, sent[max(0, i-1)])
+		}
+		if e.CPU.Trusted || e.CPU.Reason == "" {
+			t.Fatalf("trusted in the first half hour: %+v", e)
+		}
+	}
+}
+
 func TestEstimatesAreReported(t *testing.T) {
 	inBubbleOf(t, waves, func(t *testing.T, w *simulated.World) {
 		l := newLeader(limited("a", 1, ""))
 		defer recording(t, w, l, quietRecorder("", nil))()
 		after(30 * time.Minute)
 		sent := l.estimated("a")
-		if n := len(sent); n < 27 || n > 31 {
-			t.Fatalf("%d estimates in 30 minutes", n)
-		}
-		for i, e := range sent {
-			if i > 0 && !e.Until.After(sent[i-1].Until) || e.Generation != 1 || e.Until.Second() != 0 {
-				t.Fatalf("estimate %d: %+v after %+v", i, e, sent[max(0, i-1)])
-			}
-			if e.CPU.Trusted || e.CPU.Reason == "" {
-				t.Fatalf("trusted in the first half hour: %+v", e)
-			}
-		}
+		inFirstHalfHour(t, sent)
 
 		// An estimate that did not reach the leader is reported again, and once.
 		l.mu.Lock()

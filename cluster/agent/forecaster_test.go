@@ -61,14 +61,7 @@ func TestForecasts(t *testing.T) {
 		if _, err := rec.Forecast("b", agent.ResourceCPU, 10); !errors.Is(err, hypervisor.ErrNotFound) {
 			t.Errorf("of a VM that is not here: %v", err)
 		}
-		for _, c := range []struct {
-			resource string
-			steps    int
-		}{{"disk", 10}, {"", 10}, {agent.ResourceCPU, 0}, {agent.ResourceMemory, agent.MaxSteps + 1}} {
-			if _, err := rec.Forecast("a", c.resource, c.steps); !errors.Is(err, hypervisor.ErrInvalid) {
-				t.Errorf("%+v: %v", c, err)
-			}
-		}
+		refusesForecasts(t, rec)
 		after(30 * time.Minute)
 		if f := foreseen(t, rec, "a"); f.Trusted || f.Reason == "" || len(f.Ahead) != 10 {
 			t.Errorf("after half an hour: %+v", f)
@@ -76,14 +69,7 @@ func TestForecasts(t *testing.T) {
 		after(4 * time.Hour)
 		f := foreseen(t, rec, "a")
 		raw := kept(t, rec, "a").Buckets(history.Minute, time.Time{})
-		if !f.Trusted || len(f.Ahead) != 10 || time.Since(f.Until) > 2*time.Minute || f.Step != time.Minute {
-			t.Errorf("after hours of the same: %v (%s), until %v of %v", f.Trusted, f.Reason, f.Until, time.Now())
-		}
-		for i, p := range f.Ahead {
-			if p.Mean < 0 || p.Quantiles[len(p.Quantiles)-1] > 1+1e-9 {
-				t.Errorf("step %d is out of bounds: %+v", i, p)
-			}
-		}
+		isTrusted(t, f)
 		if m, err := rec.Forecast("a", agent.ResourceMemory, 3); err != nil || len(m.Ahead) != 3 || math.Abs(m.Ahead[0].Mean-raw[0].Memory) > 64<<20 {
 			t.Errorf("memory, %v all the time: %+v, %v", raw[0].Memory, m.Ahead, err)
 		}
@@ -122,6 +108,32 @@ func TestForecasts(t *testing.T) {
 		}
 		stop()
 	})
+}
+
+// isTrusted: after hours of the same use a forecast goes ten minutes ahead, and stays within a core.
+func isTrusted(t *testing.T, f agent.VMForecast) {
+	t.Helper()
+	if !f.Trusted || len(f.Ahead) != 10 || time.Since(f.Until) > 2*time.Minute || f.Step != time.Minute {
+		t.Errorf("after hours of the same: %v (%s), until %v of %v", f.Trusted, f.Reason, f.Until, time.Now())
+	}
+	for i, p := range f.Ahead {
+		if p.Mean < 0 || p.Quantiles[len(p.Quantiles)-1] > 1+1e-9 {
+			t.Errorf("step %d is out of bounds: %+v", i, p)
+		}
+	}
+}
+
+// refusesForecasts: there are none of other resources, and none too far ahead.
+func refusesForecasts(t *testing.T, rec *agent.Recorder) {
+	t.Helper()
+	for _, c := range []struct {
+		resource string
+		steps    int
+	}{{"disk", 10}, {"", 10}, {agent.ResourceCPU, 0}, {agent.ResourceMemory, agent.MaxSteps + 1}} {
+		if _, err := rec.Forecast("a", c.resource, c.steps); !errors.Is(err, hypervisor.ErrInvalid) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
 }
 
 // A guest at its cap is not trusted: what it would use is not known.

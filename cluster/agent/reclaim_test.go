@@ -81,6 +81,19 @@ func TestCut(t *testing.T) {
 	}
 }
 
+// mayCut: a balloon that its host shrinks by itself is of a VM that runs and does not move, and whose guest has enough with that.
+// Below the leader's target it goes only where that may be and the host has too little.
+func mayCut(t *rapid.T, b agent.SetBalloon, vm agent.VM, need agent.GuestNeed, charged, memory int64) {
+	switch {
+	case b.To >= b.From || vm.Move != nil || vm.Want != agent.WantRun:
+		t.Fatalf("%s of %+v", b, vm)
+	case need.Enough == 0 || b.To < need.Enough || need.Raise > 0:
+		t.Fatalf("%s, with %+v", b, need)
+	case b.To < vm.Spec.Balloon && (vm.MinMemory == 0 || b.To < vm.MinMemory || charged <= memory || vm.Spec.Balloon >= vm.Spec.Memory):
+		t.Fatalf("%s: the leader says %d, at least %d; %d of %d are in use", b, vm.Spec.Balloon, vm.MinMemory, charged, memory)
+	}
+}
+
 // However many guests took memory back: what the host takes from others they do not use, it is no more than what is too much or what others
 // lack, and where they have enough of that, all fits once they have given it.
 func TestCuts(t *testing.T) {
@@ -112,14 +125,10 @@ func TestCuts(t *testing.T) {
 				continue
 			}
 			vm, need := by[b.VM], past.Guests[b.VM]
-			switch {
-			case b.To >= b.From || vm.Move != nil || vm.Want != agent.WantRun || vm.Spec.Generation != now[b.VM].Generation:
+			if vm.Spec.Generation != now[b.VM].Generation {
 				t.Fatalf("%s of %+v", b, vm)
-			case need.Enough == 0 || b.To < need.Enough || need.Raise > 0:
-				t.Fatalf("%s, with %+v", b, need)
-			case b.To < vm.Spec.Balloon && (vm.MinMemory == 0 || b.To < vm.MinMemory || charged <= want.Memory || vm.Spec.Balloon >= vm.Spec.Memory):
-				t.Fatalf("%s: the leader says %d, at least %d; %d of %d are in use", b, vm.Spec.Balloon, vm.MinMemory, charged, want.Memory)
 			}
+			mayCut(t, b, vm, need, charged, want.Memory)
 			cut += min(now[b.VM].Balloon, max(vm.Spec.Balloon, need.MinBalloon)) - b.To
 			left++
 		}

@@ -76,9 +76,7 @@ func TestGuestThatSpikesIsGrantedMemory(t *testing.T) {
 				})
 				after(80 * time.Second)
 				for _, id := range []string{"a", "b", "c"} {
-					if s := l.sampled(id); s.Balloon != gib/2 || s.Guest == nil || !s.Guest.Follows || s.Guest.Pressure != "" || s.Guest.Available <= 0 {
-						t.Fatalf("%s is squeezed: %+v, %+v", id, s, s.Guest)
-					}
+					bearsSqueeze(t, l, id)
 				}
 				reports := l.count()
 				after(16 * time.Second) // 3 s of spike and 2 s between two reports of a guest, and then some
@@ -86,19 +84,7 @@ func TestGuestThatSpikesIsGrantedMemory(t *testing.T) {
 				if m.Kills > 0 || s.Balloon < 900*mib || m.Swapped > 0 || s.Guest.Pressure != "" {
 					t.Errorf("after its spike: %+v, %+v", m, s)
 				}
-				reported, charged := false, int64(0)
-				l.mu.Lock()
-				for _, r := range l.reports[reports:] {
-					for _, x := range r.Samples {
-						reported = reported || x.VM == "a" && x.Guest != nil && x.Guest.Pressure != ""
-					}
-					for _, st := range r.Statuses {
-						if st.VM == "a" {
-							charged = max(charged, st.ChargedMemory)
-						}
-					}
-				}
-				l.mu.Unlock()
+				reported, charged := l.pressureSince(reports, "a")
 				if len(squeezed) != 1 {
 					t.Errorf("it was squeezed %d times, and took memory back in between: %v", len(squeezed), squeezed)
 				}
@@ -106,9 +92,7 @@ func TestGuestThatSpikesIsGrantedMemory(t *testing.T) {
 					t.Errorf("the leader received that it is pressed: %v, and that it holds %d MiB", reported, charged/mib)
 				}
 				for _, id := range []string{"b", "c"} {
-					if m, s := memoryOf(t, w, id), l.sampled(id); m.Kills > 0 || m.TookBack > 0 || s.Balloon != gib/2 || s.Guest.Pressure != "" {
-						t.Errorf("%s, which had nothing to do with it: %+v, %+v", id, m, s.Guest)
-					}
+					isLeftAlone(t, w, l, id)
 				}
 				before := memoryOf(t, w, "a")
 				after(9 * time.Minute) // it keeps what it got
@@ -122,6 +106,40 @@ func TestGuestThatSpikesIsGrantedMemory(t *testing.T) {
 			})
 		})
 	}
+}
+
+// bearsSqueeze: a guest has half of its memory, follows its balloon, and is short of nothing.
+func bearsSqueeze(t *testing.T, l *leader, id string) {
+	t.Helper()
+	if s := l.sampled(id); s.Balloon != gib/2 || s.Guest == nil || !s.Guest.Follows || s.Guest.Pressure != "" || s.Guest.Available <= 0 {
+		t.Fatalf("%s is squeezed: %+v, %+v", id, s, s.Guest)
+	}
+}
+
+// isLeftAlone: a guest that was not under pressure kept its memory, and took none back.
+func isLeftAlone(t *testing.T, w *simulated.World, l *leader, id string) {
+	t.Helper()
+	if m, s := memoryOf(t, w, id), l.sampled(id); m.Kills > 0 || m.TookBack > 0 || s.Balloon != gib/2 || s.Guest.Pressure != "" {
+		t.Errorf("%s, which had nothing to do with it: %+v, %+v", id, m, s.Guest)
+	}
+}
+
+// pressureSince says whether a report, from that one on, had a VM under memory pressure, and the largest memory that it was
+// reported to be charged.
+func (l *leader) pressureSince(report int, id string) (reported bool, charged int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.reports[report:] {
+		for _, x := range r.Samples {
+			reported = reported || x.VM == id && x.Guest != nil && x.Guest.Pressure != ""
+		}
+		for _, st := range r.Statuses {
+			if st.VM == id {
+				charged = max(charged, st.ChargedMemory)
+			}
+		}
+	}
+	return reported, charged
 }
 
 // A guest that leaks gets what its machine has to give and no more, up to its own end; the others are not harmed, and the host
