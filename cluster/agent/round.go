@@ -202,7 +202,7 @@ func (r *runner) desired(ctx context.Context) (Desired, <-chan struct{}, error) 
 //   - Reads: what was fetched, and what the agent remembers of earlier rounds.
 //   - Changes: no VM. It forgets what it remembered of VMs and moves that the leader does not have here any more.
 //   - Cannot fail.
-//   - Keeps: after each operation, in their order, the host is within its limits. Those of Decide are on its page.
+//   - Keeps: after each operation, in their order, the host is within its limits. The other rules stand at Decide.
 func (r *runner) decide(got fetched) decision {
 	past := r.past(got.want, got.there)
 	r.raised = raises(past.Guests)
