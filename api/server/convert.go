@@ -71,7 +71,7 @@ func vmOf(all *control.View, v control.VMView) v1.VM {
 		Generation: v.Generation, SampledAt: v.SampledAt,
 	}
 	if v.MovingTo != "" {
-		m, _ := all.MigrationOf(v.ID) // none: a move of before migrations had rows
+		m, _ := all.MigrationOf(v.ID)
 		out.Migration = m.ID
 	}
 	return out

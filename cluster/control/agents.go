@@ -55,13 +55,8 @@ func desired(s *state.Snapshot, host string, vms int) agent.Desired {
 			w.MinMemory = g.MemoryMin
 		}
 		if vm.MovingTo != "" {
-			to, _ := s.Host(vm.MovingTo)
-			w.Move = &agent.Move{Open: vm.Move, To: vm.MovingTo, URI: to.MigrateURI, Incoming: vm.Host != host, SourceLost: vm.SourceLost == vm.Host,
-				Wait: vm.Move != 0 && !vm.Ready, Permit: vm.Permit, Paused: vm.Paused, Left: vm.Left}
-			boundsOf(w.Move, s, meta, g, vm)
-			if vm.Move != 0 { // what it comes with; its group may be given another share meanwhile
-				w.Spec.CPU = hypervisor.CPU{Cap: vm.Frozen, Weight: vm.Frozen}
-			}
+			w.Move = moveOf(s, meta, g, vm, host)
+			w.Spec.CPU = hypervisor.CPU{Cap: vm.Frozen, Weight: vm.Frozen} // what it comes with; its group may be given another share meanwhile
 		}
 		switch vm.Goal {
 		case state.GoalStop:
@@ -253,7 +248,8 @@ func (c *Control) recordVMs(ctx context.Context, s *state.Snapshot, r agent.Repo
 				continue
 			}
 		default:
-			now.Phase, now.Left = state.Phase(st.Phase), st.Left && vm.Paused
+			m, _ := s.MigrationOf(vm.ID)
+			now.Phase, now.Left = state.Phase(st.Phase), st.Left && m.Paused
 		}
 		if now == (state.VMStatus{VM: vm.ID, Generation: vm.Generation, Phase: state.Running}) && vm.Phase == state.Running && vm.MovingTo == "" {
 			continue // reported before
@@ -281,7 +277,10 @@ func (c *Control) recordMoves(ctx context.Context, s *state.Snapshot, r agent.Re
 	var over []state.Move
 	for _, st := range r.Statuses {
 		vm, ok := s.VM(st.VM)
-		if !ok || vm.MovingTo == "" || vm.Generation != st.Generation || vm.Move != st.Move {
+		if !ok || vm.MovingTo == "" || vm.Generation != st.Generation {
+			continue
+		}
+		if m, _ := s.MigrationOf(vm.ID); m.Open != st.Move {
 			continue
 		}
 		switch {

@@ -96,12 +96,13 @@ func (c *Control) arriving(s *state.Snapshot, h state.Host) bool {
 	now, wait := c.o.Clock(), lease.Stopped(time.Duration(h.Fencing.Watchdog)*time.Millisecond)
 	coming := false
 	for _, vm := range s.VMsMovingTo(h.Name) {
-		if vm.SourceLost == "" {
+		m, _ := s.MigrationOf(vm.ID)
+		if m.SourceLost == 0 {
 			continue
 		}
 		since, known := c.sourceLost[vm.ID]
-		if !known || since.index != vm.ModifyIndex {
-			since = lostSince{vm.ModifyIndex, now}
+		if !known || since.index != m.SourceLostSince() {
+			since = lostSince{m.SourceLostSince(), now}
 			c.sourceLost[vm.ID] = since
 		}
 		coming = coming || now-since.at < wait
@@ -155,7 +156,7 @@ func (c *Control) proposeLoss(ctx context.Context, b state.HostLost) error {
 
 func runsRestartable(s *state.Snapshot, host string) (runs bool) {
 	s.EachVMOn(host, func(vm *state.VM) bool {
-		if vm.ConsumesResources() && vm.SourceLost != host {
+		if vm.ConsumesResources() && (vm.Host != host || !s.SourceLost(vm)) {
 			vc, _ := s.VC(vm.VC)
 			runs = vc.Restartable()
 		}

@@ -3,6 +3,7 @@ package control_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -336,8 +337,8 @@ func (j *journey) begin(host string) {
 		a.done, a.err, m.kept = true, "it is there already", true
 		return
 	}
-	if row.Move != a.open || row.Host != host {
-		j.t.Fatalf("move %d begins on %s, and the state has %+v", a.open, host, row)
+	if mg, _ := j.store.Snapshot().MigrationOf("m"); mg.Open != a.open || mg.From != host {
+		j.t.Fatalf("move %d begins on %s, and the state has %+v, %+v", a.open, host, row, mg)
 	}
 	j.from, j.to, j.by = host, row.MovingTo, a
 }
@@ -346,7 +347,7 @@ func (j *journey) begin(host string) {
 func (j *journey) end(well bool) {
 	from := j.from
 	j.evaluated = false
-	row, _ := j.store.Snapshot().VM("m")
+	row, _ := j.store.Snapshot().MigrationOf("m")
 	how := "fails"
 	switch {
 	case well && !row.Paused:
@@ -396,7 +397,7 @@ func (j *journey) step() {
 		}
 	case "open":
 		j.log.delay = false
-		_ = j.commit(state.KindMove, state.Move{VM: "m", Generation: 1, To: host, Open: true})
+		_ = j.commit(state.KindMove, state.Move{VM: "m", Generation: 1, To: host, Open: true, ID: fmt.Sprintf("mg-%06d", j.log.index)})
 	case "end":
 		if j.from != "" {
 			j.end(rapid.IntRange(1, 3).Draw(j.t, "well") > 1)
@@ -432,8 +433,9 @@ func (j *journey) step() {
 // check that the state is not wrong about where the VM may be.
 func (j *journey) check() {
 	vm, ok := j.store.Snapshot().VM("m")
+	m, _ := j.store.Snapshot().MigrationOf("m")
 	fail := func(what string) {
-		j.t.Fatalf("%s: it runs on %s, and goes from %q to %q; the state has %+v", what, j.at, j.from, j.to, vm)
+		j.t.Fatalf("%s: it runs on %s, and goes from %q to %q; the state has %+v, %+v", what, j.at, j.from, j.to, vm, m)
 	}
 	switch {
 	case j.ended: // that nothing older is resumed is what is left to see
@@ -443,9 +445,9 @@ func (j *journey) check() {
 		fail("no move is open")
 	case vm.MovingTo != "" && j.at != vm.Host && j.at != vm.MovingTo && !(j.at == "" && j.stands[vm.MovingTo]):
 		fail("it runs on neither host of its move")
-	case vm.SourceLost != "" && j.at != vm.MovingTo && j.at != "":
+	case m.SourceLost > 0 && j.at != vm.MovingTo && j.at != "":
 		fail("it is not gone from the source")
-	case vm.Left && j.at != vm.MovingTo && !j.stands[vm.MovingTo]:
+	case m.Left > 0 && j.at != vm.MovingTo && !j.stands[vm.MovingTo]:
 		fail("it did not leave for its target")
 	case j.from != "" && (j.from != vm.Host || j.to != vm.MovingTo):
 		fail("it goes another way")

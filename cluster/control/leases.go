@@ -82,7 +82,7 @@ func (c *Control) Readmit(host string, machine state.Machine) (agent.Beginning, 
 			b.Sending = map[string]agent.Sending{}
 		}
 		m, _ := s.MigrationOf(vm.ID)
-		b.Sending[vm.ID] = agent.Sending{Open: vm.Move, MaxBytes: max(0, m.MaxBytes), Kept: true} // it may have run there since
+		b.Sending[vm.ID] = agent.Sending{Open: m.Open, MaxBytes: max(0, m.MaxBytes), Kept: true} // it may have run there since
 	}
 	w := c.desired.to(c.o.State, host, term)
 	b.Epoch, b.Index = w.desired.Epoch, w.desired.Index

@@ -93,18 +93,18 @@ func (m *moving) due(now time.Time) <-chan time.Time {
 	return time.After(max(at.Sub(now), debounce))
 }
 
-// boundsOf adds a move's bounds from its migration's row, for the agents.
-func boundsOf(to *agent.Move, s *state.Snapshot, meta state.Meta, g *state.Group, vm *state.VM) {
-	for _, pool := range meta.Settings.SharedPools {
-		to.SharedDisk = to.SharedDisk || pool == g.Disk.Pool
-	}
-	m, ok := s.MigrationOf(vm.ID)
-	if !ok {
-		return
-	}
+// moveOf returns the move of a VM as the agent of one of its hosts is to carry it out.
+func moveOf(s *state.Snapshot, meta state.Meta, g *state.Group, vm *state.VM, host string) *agent.Move {
+	m, _ := s.MigrationOf(vm.ID)
+	to, _ := s.Host(vm.MovingTo)
 	o := m.Options
-	to.MaxBytes, to.Bandwidth, to.Deadline = max(0, m.MaxBytes), o.Bandwidth, o.Deadline.Duration()
-	to.AutoConverge, to.PostCopy, to.CopyStorage, to.Abort = o.AutoConverge, o.PostCopy, o.CopyStorage, m.Abort
+	out := &agent.Move{Open: m.Open, To: vm.MovingTo, URI: to.MigrateURI, Incoming: vm.Host != host, SourceLost: m.SourceLost > 0,
+		Wait: !m.Ready, Permit: m.Permit, Paused: m.Paused, Left: m.Left > 0, MaxBytes: max(0, m.MaxBytes), Bandwidth: o.Bandwidth, Deadline: o.Deadline.Duration(),
+		AutoConverge: o.AutoConverge, PostCopy: o.PostCopy, CopyStorage: o.CopyStorage, Abort: m.Abort}
+	for _, pool := range meta.Settings.SharedPools {
+		out.SharedDisk = out.SharedDisk || pool == g.Disk.Pool
+	}
+	return out
 }
 
 // sentBytes returns the bytes of a move whose end a status reports: never less than was reported before.

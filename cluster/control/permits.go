@@ -44,7 +44,8 @@ func (c *Control) Permit(ctx context.Context, q agent.PermitRequest) (agent.Perm
 	}
 	for _, i := range q.Leftovers {
 		vm, known := s.VM(i.VM)
-		why := state.LeftoverStays(vm, known, q.Host, i.Generation, i.Leftover && meta.Epoch == 0)
+		m, _ := s.MigrationOf(i.VM)
+		why := state.LeftoverStays(vm, m, known, q.Host, i.Generation, i.Leftover && meta.Epoch == 0)
 		if meta.RecoveryFreeze.On() {
 			why = "nothing is destroyed after a " + meta.RecoveryFreeze.Reason + " until every host has said what it runs"
 		}
@@ -57,7 +58,8 @@ func (c *Control) Permit(ctx context.Context, q agent.PermitRequest) (agent.Perm
 	for _, r := range q.Resumes {
 		vm, known := s.VM(r.VM)
 		vc, _ := s.VC(vm.VC)
-		why := state.ResumeRefused(vm, known, q.Host, r.Generation, r.Move)
+		m, _ := s.MigrationOf(r.VM)
+		why := state.ResumeRefused(vm, m, known, q.Host, r.Generation, r.Move)
 		switch {
 		case meta.RecoveryFreeze.On():
 			why = "nothing goes on after a " + meta.RecoveryFreeze.Reason + " until every host has said what it runs"
@@ -91,10 +93,11 @@ func (c *Control) permitMoves(ctx context.Context, s *state.Snapshot, q agent.Pe
 	asked := map[agent.Handover]uint64{}
 	for _, m := range q.Moves {
 		vm, ok := s.VM(m.VM)
+		open, _ := s.MigrationOf(m.VM)
 		switch {
 		case meta.RecoveryFreeze.On():
 			p.Refused = "nothing moves after a " + meta.RecoveryFreeze.Reason + " until every host has said what it runs"
-		case !ok || vm.Host != q.Host || vm.Generation != m.Generation || vm.Move != m.Move || vm.Move == 0:
+		case !ok || vm.Host != q.Host || vm.Generation != m.Generation || open.Open != m.Move || m.Move == 0:
 			p.Refused = fmt.Sprintf("move %d of VM %s from %s is not open", m.Move, m.VM, q.Host)
 		case slices.Contains(c.awaited(s), vm.MovingTo): // a refusal would end the move
 			return c.allReported(s, fmt.Sprintf("move of VM %s to host %s", vm.Name, vm.MovingTo))
@@ -102,7 +105,7 @@ func (c *Control) permitMoves(ctx context.Context, s *state.Snapshot, q agent.Pe
 			p.Refused = "target host " + vm.MovingTo + " does not answer"
 		default:
 			body.VMs = append(body.VMs, state.VMStatus{VM: m.VM, Generation: m.Generation, Move: m.Move, Permit: true})
-			asked[m] = vm.Permit
+			asked[m] = open.Permit
 		}
 	}
 	if len(asked) == 0 {
@@ -113,11 +116,11 @@ func (c *Control) permitMoves(ctx context.Context, s *state.Snapshot, q agent.Pe
 	}
 	s = c.o.State.Snapshot()
 	for _, m := range q.Moves {
-		vm, ok := s.VM(m.VM)
+		open, _ := s.MigrationOf(m.VM)
 		before, is := asked[m]
 		switch {
 		case !is:
-		case !ok || vm.Move != m.Move || vm.Permit <= before:
+		case open.Open != m.Move || open.Permit <= before:
 			p.Refused = fmt.Sprintf("move %d of VM %s from %s is not to be begun", m.Move, m.VM, q.Host)
 		default:
 			p.Moves = append(p.Moves, m)

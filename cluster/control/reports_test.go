@@ -282,8 +282,7 @@ func TestAHandOverWaitsForItsTarget(t *testing.T) {
 		plan := c.underWay()
 		c.agents("h2") // it has room
 		m := c.state().MigrationsOf(plan.ID)[0]
-		vm, _ := c.state().VM(m.VM)
-		q := agent.PermitRequest{Host: "h1", Moves: []agent.Handover{{VM: vm.ID, Generation: vm.Generation, Move: vm.Move}}}
+		q := agent.PermitRequest{Host: "h1", Moves: []agent.Handover{{VM: m.VM, Generation: m.Generation, Move: m.Open}}}
 		c.lead(2)
 		if p, err := c.Permit(t.Context(), q); !errors.Is(err, control.ErrNoLeader) {
 			t.Errorf("before h2 reported: %+v, %v", p, err)

@@ -67,6 +67,17 @@ func (c *cluster) must(t failer, kind state.Kind, body any) {
 	}
 }
 
+// migration returns the running migration of a VM, the zero value if there is none.
+func (c *cluster) migration(vm string) state.Migration {
+	m, _ := c.Snapshot().MigrationOf(vm)
+	return m
+}
+
+// opens a move of generation 1 of a VM to a host, with an id of its own.
+func (c *cluster) opens(vm, to string) state.Move {
+	return state.Move{VM: vm, Generation: 1, To: to, Open: true, ID: fmt.Sprintf("mg-%04d", len(c.log)+1)}
+}
+
 func save(t failer, s *state.Snapshot) string {
 	t.Helper()
 	var b bytes.Buffer

@@ -172,7 +172,7 @@ type VMReport struct {
 type VMStatus struct {
 	VM         string `json:"vm"`
 	Generation uint64 `json:"generation"`
-	// Move is VM.Move of the open move as the host knew of it when it looked, 0 if it knew of none.
+	// Move is Migration.Open of the open move as the host knew of it when it looked, 0 if it knew of none.
 	// Room: the host is its target, and has room for the VM. Permit: it is its source, and asks to hand the VM over.
 	// Phase is not set with either.
 	Move   uint64 `json:"move,omitempty"`

@@ -47,9 +47,9 @@ func TestLookups(t *testing.T) {
 	restartable(t, k, "r", "h1")
 	check("a VM came", at, []string{"h1"}, 0, false)
 	at = k.Snapshot().Index()
-	k.must(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Open: true})
+	k.must(t, state.KindMove, k.opens("vm-r-0", "h2"))
 	check("it is on its way", at, []string{"h1", "h2"}, 1, false)
-	k.must(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Arrived: true, Move: phase(t, k, "vm-r-0", state.Running).Move})
+	k.must(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Arrived: true, Move: k.migration("vm-r-0").Open})
 	check("it arrived", k.Snapshot().Index(), nil, 0, false)
 	vc := state.VC{ID: "w", Name: "w", Goal: state.GoalRun}
 	k.must(t, state.KindPlan, state.Plan{Basis: k.Snapshot().Index(), Verb: "queued", VC: &vc})

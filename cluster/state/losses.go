@@ -103,7 +103,7 @@ func (w *writer) hostLost(b *HostLost) error {
 	n := 0
 	for _, vm := range append(w.read().VMsOn(h.Name), w.read().VMsMovingTo(h.Name)...) {
 		vc, _ := w.read().VC(vm.VC)
-		if vm.MovingTo == h.Name && vm.SourceLost != "" && vm.ModifyIndex > b.Basis {
+		if m, _ := w.read().MigrationOf(vm.ID); vm.MovingTo == h.Name && m.SourceLostSince() > b.Basis {
 			continue
 		}
 		if vm.ConsumesResources() && (b.Proof != ProofLease || vc.Restartable()) && w.sourceLost(vm, h.Name, "host "+h.Name+" was lost: "+b.Text) {
@@ -118,24 +118,26 @@ func (w *writer) hostLost(b *HostLost) error {
 }
 
 // sourceLost records that the VM is proved not to run on that host. The VM is lost once this is proved of every host that may
-// hold it. A VM goes from the source of its move to the target, never back. So the proof for the target must
-// come after that for the source, or the VM may have come in between.
+// hold it: see Migration.lostAt.
 func (w *writer) sourceLost(vm VM, host, why string) bool {
-	switch {
-	case vm.MovingTo == "", host == vm.MovingTo && vm.SourceLost == vm.Host:
+	if vm.MovingTo == "" {
 		w.markLost(vm, why)
 		return true
-	case host == vm.Host && vm.SourceLost == "":
-		vm.SourceLost, vm.ModifyIndex = host, w.index
-		w.put(tVMs, &vm)
 	}
+	m, _ := w.read().MigrationOf(vm.ID)
+	next, lost := m.lostAt(host, w.index)
+	if lost {
+		w.markLost(vm, why)
+		return true
+	}
+	w.changeMigration(m, next)
 	return false
 }
 
 // markLost records that no host runs the VM any more. The leader starts it again if its goal was to run.
 func (w *writer) markLost(vm VM, why string) {
 	hosts := []string{vm.Host, vm.MovingTo}
-	w.endMigration(vm, false, false, 0, 0, why)
+	w.endMigration(vm, outcome{text: why})
 	vm = vm.lost(why)
 	vm.ModifyIndex = w.index
 	w.put(tVMs, &vm)
@@ -203,7 +205,7 @@ func (w *writer) inventory(b *Inventory) error {
 		here[vm.ID] = true
 		old := vm.Host
 		g, _ := mustVC(w, vm).GroupOf(vm)
-		w.endMigration(vm, b.Host == vm.MovingTo, false, 0, 0, "host "+b.Host+" says so after the "+m.RecoveryFreeze.Reason)
+		w.endMigration(vm, outcome{arrived: b.Host == vm.MovingTo, text: "host " + b.Host + " says so after the " + m.RecoveryFreeze.Reason})
 		vm = vm.found(b.Host, r.Generation, g)
 		vm.InventoryEpoch, vm.ModifyIndex = m.Epoch, w.index
 		w.put(tVMs, &vm)

@@ -84,7 +84,7 @@ func TestLossDuringMove(t *testing.T) {
 		restartable(t, k, "r", "h1")
 		guard(t, k, "h1")
 		guard(t, k, "h2")
-		k.must(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Open: true})
+		k.must(t, state.KindMove, k.opens("vm-r-0", "h2"))
 		for _, h := range []string{"h1", "h2"} {
 			if l := k.Snapshot().LoadOf(h); l.VMs != 1 {
 				t.Errorf("%s counts %d VMs while one moves", h, l.VMs)
@@ -101,7 +101,7 @@ func TestLossDuringMove(t *testing.T) {
 			phase(t, k, "vm-r-0", state.Running)
 			k.must(t, state.KindHostLost, state.HostLost{Host: "h2", Proof: state.ProofFence, Text: "off", Basis: k.Snapshot().Index()})
 		}
-		if vm := phase(t, k, "vm-r-0", state.Lost); vm.MovingTo != "" || vm.SourceLost != "" {
+		if vm := phase(t, k, "vm-r-0", state.Lost); vm.MovingTo != "" || k.migration("vm-r-0") != (state.Migration{}) {
 			t.Errorf("the move is still open: %+v", vm)
 		}
 	}
@@ -110,18 +110,18 @@ func TestLossDuringMove(t *testing.T) {
 func TestMove(t *testing.T) {
 	k := small(t, 3)
 	restartable(t, k, "r", "h1")
-	open := state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Open: true}
+	open := k.opens("vm-r-0", "h2")
 	k.must(t, state.KindMove, open)
 	if err := k.apply(t, state.KindMove, open); !errors.Is(err, state.ErrConflict) {
 		t.Errorf("a second move of a VM on its way: %v", err)
 	}
 	k.must(t, state.KindVMReport, report("h1", "vm-r-0", 1, state.Failed)) // it left, which is not its end
 	phase(t, k, "vm-r-0", state.Running)
-	k.must(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Arrived: true, Move: phase(t, k, "vm-r-0", state.Running).Move})
-	if vm := phase(t, k, "vm-r-0", state.Running); vm.Host != "h2" || vm.MovingTo != "" || vm.Move != 0 || vm.Frozen != 0 || vm.Generation != 1 {
+	k.must(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Arrived: true, Move: k.migration("vm-r-0").Open})
+	if vm := phase(t, k, "vm-r-0", state.Running); vm.Host != "h2" || vm.MovingTo != "" || k.migration("vm-r-0").Open != 0 || vm.Frozen != 0 || vm.Generation != 1 {
 		t.Errorf("moved VM is %+v", vm)
 	}
-	if err := k.apply(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h9", Open: true}); !errors.Is(err, state.ErrNotFound) {
+	if err := k.apply(t, state.KindMove, k.opens("vm-r-0", "h9")); !errors.Is(err, state.ErrNotFound) {
 		t.Errorf("a move to nowhere: %v", err)
 	}
 }
@@ -132,18 +132,19 @@ func TestMovesAreDistinguished(t *testing.T) {
 	restartable(t, k, "r", "h1")
 	open := func(to string) uint64 {
 		t.Helper()
-		k.must(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: to, Open: true})
-		return phase(t, k, "vm-r-0", state.Running).Move
+		k.must(t, state.KindMove, k.opens("vm-r-0", to))
+		return k.migration("vm-r-0").Open
 	}
 	over := func(to string, move uint64, arrived bool) error {
 		t.Helper()
 		return k.apply(t, state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: to, Arrived: arrived, Move: move})
 	}
-	report := func(host string, move uint64, st state.VMStatus) state.VM {
+	report := func(host string, move uint64, st state.VMStatus) state.Migration {
 		t.Helper()
 		st.VM, st.Generation, st.Move = "vm-r-0", 1, move
 		k.must(t, state.KindVMReport, state.VMReport{Host: host, VMs: []state.VMStatus{st}})
-		return phase(t, k, "vm-r-0", state.Running)
+		phase(t, k, "vm-r-0", state.Running)
+		return k.migration("vm-r-0")
 	}
 	lost := state.VMStatus{Phase: state.Lost, Reason: "does not run here"}
 
@@ -161,23 +162,23 @@ func TestMovesAreDistinguished(t *testing.T) {
 		}
 	}
 	for _, stale := range []uint64{0, first} {
-		if vm := report("h1", stale, lost); vm.SourceLost != "" {
+		if m := report("h1", stale, lost); m.SourceLost != 0 {
 			t.Errorf("gone from its source by the word of move %d, in move %d", stale, second)
 		}
-		if vm := report("h2", stale, state.VMStatus{Room: true}); vm.Ready {
+		if m := report("h2", stale, state.VMStatus{Room: true}); m.Ready {
 			t.Errorf("the target is ready for move %d by the word of move %d", second, stale)
 		}
 	}
-	if vm := report("h1", second, state.VMStatus{Room: true}); vm.Ready {
+	if m := report("h1", second, state.VMStatus{Room: true}); m.Ready {
 		t.Error("ready by the word of the source")
 	}
-	if vm := report("h1", second, state.VMStatus{Permit: true}); vm.Permit != 0 {
+	if m := report("h1", second, state.VMStatus{Permit: true}); m.Permit != 0 {
 		t.Error("a permit to hand over before the target has room")
 	}
-	if vm := report("h2", second, state.VMStatus{Room: true}); !vm.Ready || vm.SourceLost != "" {
-		t.Errorf("its target is ready: %+v", vm)
+	if m := report("h2", second, state.VMStatus{Room: true}); !m.Ready || m.SourceLost != 0 {
+		t.Errorf("its target is ready: %+v", m)
 	}
-	if vm := report("h2", second, state.VMStatus{Permit: true}); vm.Permit != 0 {
+	if m := report("h2", second, state.VMStatus{Permit: true}); m.Permit != 0 {
 		t.Error("a permit to hand over what the target does not have")
 	}
 	permit := report("h1", second, state.VMStatus{Permit: true}).Permit
@@ -191,16 +192,16 @@ func TestMovesAreDistinguished(t *testing.T) {
 			t.Errorf("it stayed, by the word of permit %d: %v", old, err)
 		}
 	}
-	if vm := report("h1", second, lost); vm.SourceLost != "h1" {
-		t.Errorf("gone from its source: %+v", vm)
+	if m := report("h1", second, lost); m.SourceLost == 0 {
+		t.Errorf("gone from its source: %+v", m)
 	}
 	if err := over("h2", second, true); err != nil {
 		t.Fatal(err)
 	}
 	// It moved: what was said on its way, or is said of the next move, does not end it.
 	report("h2", second, lost)
-	if vm := report("h2", first, state.VMStatus{Phase: state.Failed}); vm.Ready || vm.SourceLost != "" || vm.Host != "h2" {
-		t.Errorf("it moved: %+v", vm)
+	if m, vm := report("h2", first, state.VMStatus{Phase: state.Failed}), phase(t, k, "vm-r-0", state.Running); m != (state.Migration{}) || vm.MovingTo != "" || vm.Host != "h2" {
+		t.Errorf("it moved: %+v, %+v", vm, m)
 	}
 }
 
@@ -220,14 +221,14 @@ func TestShareOnTheWay(t *testing.T) {
 			t.Errorf("%s: h1 has %v cores taken and h2 %v, want %v and %v", what, a, b, h1, h2)
 		}
 	}
-	k.must(t, state.KindMove, state.Move{VM: "vm-a-0", Generation: 1, To: "h2", Open: true})
+	k.must(t, state.KindMove, k.opens("vm-a-0", "h2"))
 	loads("on its way", 2, 2)
 	share(1)
 	loads("given less on its way", 2, 2)
 	share(3)
 	loads("given more on its way", 3, 3)
 	share(1)
-	k.must(t, state.KindMove, state.Move{VM: "vm-a-0", Generation: 1, To: "h2", Arrived: true, Move: phase(t, k, "vm-a-0", state.Running).Move})
+	k.must(t, state.KindMove, state.Move{VM: "vm-a-0", Generation: 1, To: "h2", Arrived: true, Move: k.migration("vm-a-0").Open})
 	loads("there", 0, 1)
 }
 

@@ -155,6 +155,19 @@ type Migration struct {
 	// Reported: the source reported what it sent in all. Until then it may be as much as was allowed.
 	Reported bool `json:"reported,omitempty"`
 
+	// Ready: the target has room for the VM and keeps it. Only then the source hands over.
+	Ready bool `json:"ready,omitempty"`
+	// Permit is the log index of the last permit to hand the VM over that the source was given. The source's report that the VM
+	// stayed counts only if it names this permit: an attempt begins with one.
+	Permit uint64 `json:"permit,omitempty"`
+	// Paused: the guest arrives paused, as its target reports (VMStatus.Resumes).
+	Paused bool `json:"paused,omitempty"`
+	// Left is the log index at which the source reported that it handed the VM over and that it did not run there since; 0: it did
+	// not. Only then the target resumes a guest that arrives paused.
+	Left uint64 `json:"left,omitempty"`
+	// SourceLost is the log index at which the source was proved to run the VM no more; 0: it was not. Only then the target can be.
+	SourceLost uint64 `json:"sourceLost,omitempty"`
+
 	Reason  string      `json:"reason,omitempty"` // why it moves
 	Error   string      `json:"error,omitempty"`  // why it failed
 	Abort   string      `json:"abort,omitempty"`  // why it is to be aborted; "" = it is not
@@ -328,14 +341,19 @@ func (s *Snapshot) MigrationsOf(plan string) []Migration {
 	return all[Migration](s, tMigrations, "plan", plan)
 }
 
-// MigrationOf returns the open migration of a VM.
+// MigrationOf returns the running migration of a VM. There is one exactly while VM.MovingTo is set.
 func (s *Snapshot) MigrationOf(vm string) (Migration, bool) {
-	for _, m := range all[Migration](s, tMigrations, "vm", vm) {
-		if m.State == MigrationRunning {
-			return m, true
-		}
+	return first[Migration](s, tMigrations, "running", vm)
+}
+
+// SourceLost says whether a VM that moves is proved not to run on its host any more. Of a VM without a running migration nothing
+// is proved.
+func (s *Snapshot) SourceLost(vm *VM) bool {
+	if vm.MovingTo == "" {
+		return false
 	}
-	return Migration{}, false
+	m, _ := s.MigrationOf(vm.ID)
+	return m.SourceLost > 0
 }
 
 // MigrationOpened returns a VM's migration that was opened at that log index.

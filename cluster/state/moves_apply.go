@@ -20,12 +20,12 @@ type Move struct {
 	Open       bool   `json:"open"`
 	Arrived    bool   `json:"arrived,omitempty"` // closing: it runs on the target
 	Text       string `json:"text,omitempty"`
-	// Move, closing: VM.Move of the move that is over. If the VM stayed: Permit is VM.Permit as
+	// Move, closing: Migration.Open of the move that is over. If the VM stayed: Permit is Migration.Permit as
 	// its host knew of it when it found that it does not hand the VM over.
 	Move   uint64 `json:"move,omitempty"`
 	Permit uint64 `json:"permit,omitempty"`
 
-	// The migration that is opened, and the move plan and step that it belongs to.
+	// The migration that is opened, and the move plan and step that it belongs to. One that opens has an id.
 	ID   string `json:"id,omitempty"`
 	Plan string `json:"plan,omitempty"`
 	Step int    `json:"step,omitempty"`
@@ -287,20 +287,15 @@ func (w *writer) move(b *Move) error {
 	if vm.MovingTo == "" || vm.MovingTo != b.To {
 		return fmt.Errorf("VM %s is not on its way to %s: %w", vm.Name, b.To, ErrConflict)
 	}
-	if b.Move != vm.Move {
-		return fmt.Errorf("VM %s is on its way to %s by move %d, not by move %d: %w", vm.Name, b.To, vm.Move, b.Move, ErrConflict)
-	}
-	if !b.Arrived && b.Permit != vm.Permit {
-		return fmt.Errorf("VM %s is handed over by permit %d, what is said is of permit %d: %w", vm.Name, vm.Permit, b.Permit, ErrConflict)
-	}
-	if b.Arrived && vm.Paused && vm.SourceLost == "" {
-		return fmt.Errorf("VM %s: host %s has not said that it left, or may run it: %w", vm.Name, vm.Host, ErrConflict)
+	m, _ := w.read().MigrationOf(vm.ID)
+	if err := m.mayEnd(b); err != nil {
+		return err
 	}
 	if vm.Phase != Running && vm.Phase != Stopping {
 		return fmt.Errorf("VM %s is %s: %w", vm.Name, vm.Phase, ErrConflict)
 	}
 	from := vm.Host
-	w.endMigration(vm, b.Arrived, !b.Arrived, b.Bytes, b.DowntimeMs, b.Text)
+	w.endMigration(vm, outcome{arrived: b.Arrived, reported: !b.Arrived, bytes: b.Bytes, downtimeMs: b.DowntimeMs, text: b.Text})
 	vm = vm.withoutMove()
 	vm.ModifyIndex = w.index
 	kind, text := "vm-stayed", "did not move to "+b.To
@@ -327,7 +322,7 @@ func (w *writer) openMove(vm VM, b *Move) error {
 	}
 	before := w.read().LoadOf(b.To)
 	g, _ := mustVC(w, vm).GroupOf(vm)
-	vm.MovingTo, vm.Move, vm.Frozen, vm.ModifyIndex = b.To, w.index, g.Allocation, w.index
+	vm.MovingTo, vm.Frozen, vm.ModifyIndex = b.To, g.Allocation, w.index
 	w.put(tVMs, &vm)
 	if err := w.openMigration(vm, b); err != nil {
 		return fmt.Errorf("move of VM %s: %w", vm.Name, err)
@@ -343,14 +338,9 @@ func (w *writer) openMove(vm VM, b *Move) error {
 
 // openMigration records a move that was just opened.
 func (w *writer) openMigration(vm VM, b *Move) error {
-	if b.ID == "" {
-		return nil
-	}
 	if _, taken := w.read().Migration(b.ID); taken {
 		return fmt.Errorf("migration %s exists already: %w", b.ID, ErrConflict)
 	}
-	m := Migration{ID: b.ID, VM: vm.ID, VMName: vm.Name, VC: vm.VC, Generation: vm.Generation, From: vm.Host, To: b.To, Plan: b.Plan, Step: b.Step,
-		State: MigrationRunning, Bytes: b.Bytes, MaxBytes: b.MaxBytes, Reason: b.Text, Options: b.Options, OpenedAt: w.at, Open: w.index, ModifyIndex: w.index}
 	if b.Plan != "" {
 		p, ok := w.read().MovePlan(b.Plan)
 		switch {
@@ -363,6 +353,7 @@ func (w *writer) openMigration(vm VM, b *Move) error {
 		p.Steps[b.Step].State, p.Steps[b.Step].Migration = StepMoving, b.ID
 		w.putMovePlan(p)
 	}
+	m := openedMigration(vm, b, w.at, w.index)
 	w.put(tMigrations, &m)
 	w.forgetMigrations()
 	return nil
@@ -385,9 +376,8 @@ func (w *writer) forgetMigrations() {
 	}
 }
 
-// endMigration closes the migration of a VM, whatever its end, and the step of its plan. reported: the source's agent reported
-// the end, and how many bytes it sent.
-func (w *writer) endMigration(vm VM, arrived, reported bool, bytes, downtimeMs int64, text string) {
+// endMigration ends the running migration of a VM, and the step of its plan.
+func (w *writer) endMigration(vm VM, end outcome) {
 	if vm.MovingTo == "" {
 		return
 	}
@@ -395,18 +385,12 @@ func (w *writer) endMigration(vm VM, arrived, reported bool, bytes, downtimeMs i
 	if !ok {
 		return
 	}
-	m.EndedAt, m.ModifyIndex, m.Reported = w.at, w.index, m.Reported || reported
-	m.BytesMoved, m.DowntimeMs = max(m.BytesMoved, bytes), max(m.DowntimeMs, downtimeMs)
+	m = m.ended(end, w.at, w.index)
 	step := StepFailed
 	switch {
-	case arrived:
-		m.State, step = MigrationDone, StepDone
-	case m.Abort != "":
-		m.State, m.Error = MigrationAborted, text
-	default:
-		m.State, m.Error = MigrationFailed, text
-	}
-	if !arrived && vm.Goal != GoalRun {
+	case end.arrived:
+		step = StepDone
+	case vm.Goal != GoalRun:
 		step = StepSkipped // the goal is not to run any more
 	}
 	w.put(tMigrations, &m)
@@ -417,7 +401,7 @@ func (w *writer) endMigration(vm VM, arrived, reported bool, bytes, downtimeMs i
 	p.Steps = slices.Clone(p.Steps)
 	p.BytesMoved += m.BytesMoved
 	if m.Step < len(p.Steps) && p.Steps[m.Step].Migration == m.ID {
-		p.Steps[m.Step].State, p.Steps[m.Step].Text = step, text
+		p.Steps[m.Step].State, p.Steps[m.Step].Text = step, end.text
 	}
 	w.putMovePlan(p)
 }
@@ -427,15 +411,13 @@ func (w *writer) migrationReport(b *MigrationReport) error {
 	if !ok {
 		return fmt.Errorf("migration %s: %w", b.ID, ErrNotFound)
 	}
-	more := max(0, b.Bytes-m.BytesMoved)
-	if m.Reported && more == 0 && b.DowntimeMs <= m.DowntimeMs {
+	next := m.sent(b.Bytes, b.DowntimeMs, w.index)
+	if next == m {
 		return nil
 	}
-	m.Reported = true // it is the last report, also if it comes before that of the target
-	m.BytesMoved, m.DowntimeMs, m.ModifyIndex = m.BytesMoved+more, max(m.DowntimeMs, b.DowntimeMs), w.index
-	w.put(tMigrations, &m)
+	w.put(tMigrations, &next)
 	if p, ok := w.read().MovePlan(m.Plan); ok && m.Plan != "" && m.State != MigrationRunning {
-		p.BytesMoved += more
+		p.BytesMoved += next.BytesMoved - m.BytesMoved
 		p.Steps = slices.Clone(p.Steps)
 		w.putMovePlan(p)
 	}
@@ -444,16 +426,14 @@ func (w *writer) migrationReport(b *MigrationReport) error {
 
 func (w *writer) migrationAbort(b *MigrationAbort) error {
 	m, ok := w.read().Migration(b.ID)
-	switch {
-	case !ok:
+	if !ok {
 		return fmt.Errorf("migration %s: %w", b.ID, ErrNotFound)
-	case m.State != MigrationRunning:
-		return fmt.Errorf("migration %s is %s: %w", m.ID, m.State, ErrConflict)
-	case m.Abort != "":
-		return nil
 	}
-	m.Abort, m.ModifyIndex = b.Reason, w.index
-	w.put(tMigrations, &m)
+	next, err := m.aborting(b.Reason, w.index)
+	if err != nil || next == m {
+		return err
+	}
+	w.put(tMigrations, &next)
 	w.event("migration-abort", "vm", m.VMName, "its move to %s is to be given up: %s", m.To, b.Reason)
 	return nil
 }
@@ -520,7 +500,7 @@ func (b *HostDrain) valid() error {
 }
 
 func (m Move) valid() error {
-	if m.ID != "" {
+	if m.Open || m.ID != "" {
 		if err := check("migration", m.ID, "id", m.ID); err != nil {
 			return err
 		}

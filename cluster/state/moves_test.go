@@ -72,13 +72,13 @@ func withMoves(t *testing.T, k *cluster) {
 		Options: state.MoveOptions{Bandwidth: 7, AutoConverge: true, PostCopy: true, CopyStorage: true, Deadline: 60_000}}
 	k.must(t, state.KindMove, open)
 	vm, _ := k.Snapshot().VM("vm-mover-0")
-	k.must(t, state.KindMove, state.Move{VM: vm.ID, Generation: 1, To: "h8", Arrived: true, Move: vm.Move, Bytes: gib / 2, DowntimeMs: 12})
+	k.must(t, state.KindMove, state.Move{VM: vm.ID, Generation: 1, To: "h8", Arrived: true, Move: k.migration(vm.ID).Open, Bytes: gib / 2, DowntimeMs: 12})
 	k.must(t, state.KindMigrationReport, state.MigrationReport{ID: "mg-1", Bytes: gib, DowntimeMs: 12})
 	open.VM, open.ID, open.Step = "vm-mover-1", "mg-2", 1
 	k.must(t, state.KindMove, open)
 	k.must(t, state.KindMigrationAbort, state.MigrationAbort{ID: "mg-2", Reason: "ann: wait"})
 	vm, _ = k.Snapshot().VM("vm-mover-1")
-	k.must(t, state.KindMove, state.Move{VM: vm.ID, Generation: 1, To: "h8", Move: vm.Move, Bytes: gib / 4, Text: "given up"})
+	k.must(t, state.KindMove, state.Move{VM: vm.ID, Generation: 1, To: "h8", Move: k.migration(vm.ID).Open, Bytes: gib / 4, Text: "given up"})
 	drain := state.HostDrain{Host: "h7", Drain: state.Drain{State: state.DrainRunning, Since: start, Deadline: start.Add(time.Hour), MaxBytes: 5 * gib, OnBlocked: "stop",
 		By: "ann", Reason: "fan", Text: "1 VM left", Plan: "mp-2", Moved: 3},
 		Operation: &state.Operation{ID: "op-drain", Kind: "drain", Name: "h7", Host: "h7"}}
@@ -146,7 +146,7 @@ func TestMovePlan(t *testing.T) {
 	k.must(t, state.KindMove, open)
 	k.must(t, state.KindMigrationAbort, state.MigrationAbort{ID: "mg-2", Reason: "ann"})
 	vm, _ := k.Snapshot().VM("vm-a-1")
-	k.must(t, state.KindMove, state.Move{VM: "vm-a-1", Generation: 1, To: "h2", Move: vm.Move, Bytes: 50, Text: "given up"})
+	k.must(t, state.KindMove, state.Move{VM: "vm-a-1", Generation: 1, To: "h2", Move: k.migration(vm.ID).Open, Bytes: 50, Text: "given up"})
 	s = k.Snapshot()
 	if m, _ := s.Migration("mg-2"); m.State != state.MigrationAborted || m.Error != "given up" {
 		t.Errorf("migration: %+v", m)
@@ -175,7 +175,7 @@ func TestMoveEndsWithItsHost(t *testing.T) {
 	for _, h := range []string{"h1", "h2"} {
 		k.must(t, state.KindHostLost, state.HostLost{Host: h, Proof: state.ProofOperator, Text: "burnt", Basis: k.Snapshot().Index()})
 	}
-	if vm, _ := k.Snapshot().VM("vm-a-0"); vm.Phase != state.Lost || vm.Move != 0 {
+	if vm, _ := k.Snapshot().VM("vm-a-0"); vm.Phase != state.Lost || k.migration("vm-a-0").Open != 0 {
 		t.Errorf("VM: %+v", vm)
 	}
 	if m, _ := k.Snapshot().Migration("mg-1"); m.State != state.MigrationFailed {

@@ -156,8 +156,7 @@ func (w *writer) putVMs(p *Plan) error {
 		if exists && old.ModifyIndex > p.Basis {
 			return fmt.Errorf("VM %s changed at index %d: %w", vm.Name, old.ModifyIndex, ErrConflict)
 		}
-		if exists && (vm.MovingTo != old.MovingTo || vm.SourceLost != old.SourceLost || vm.Move != old.Move || vm.Ready != old.Ready || vm.Permit != old.Permit ||
-			vm.Paused != old.Paused || vm.Left != old.Left) {
+		if exists && vm.MovingTo != old.MovingTo {
 			return fmt.Errorf("VM %s: a plan opens and closes no move: %w", vm.Name, ErrConflict)
 		}
 		if exists && old.ConsumesResources() && (vm.Host != old.Host || vm.Generation != old.Generation) {

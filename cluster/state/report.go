@@ -4,8 +4,9 @@ import "fmt"
 
 // LeftoverStays says why a paused VM of that generation, which a migration left behind on a host, may not be destroyed; "" if
 // it may. It may where it can never be resumed rightly: the VM was seen to run elsewhere since, has ended, or is to start
-// again. deleted: it is paused, and no state was ever restored here, so that a VM that the state does not know was deleted.
-func LeftoverStays(vm VM, known bool, host string, generation uint64, deleted bool) string {
+// again. m is the running migration of the VM, the zero value if there is none. deleted: it is paused, and no state was ever
+// restored here, so that a VM that the state does not know was deleted.
+func LeftoverStays(vm VM, m Migration, known bool, host string, generation uint64, deleted bool) string {
 	switch here := vm.Host == host; {
 	case !known && deleted:
 		return ""
@@ -17,17 +18,17 @@ func LeftoverStays(vm VM, known bool, host string, generation uint64, deleted bo
 		return ""
 	case vm.MovingTo == host && !here:
 		switch {
-		case vm.Ready && vm.Left:
+		case m.Ready && m.Left > 0:
 			return "it was handed over, and is to be resumed here"
-		case vm.Ready && (!vm.Paused || vm.SourceLost == ""):
+		case m.Ready && (!m.Paused || m.SourceLost == 0):
 			return "it may come in by the move that is open"
 		}
 		return "" // by an older move, as this one's source keeps the VM until there is room; or its source is lost, and may have run it since
 	case vm.MovingTo != "" && here:
 		switch {
-		case !vm.Ready:
+		case !m.Ready:
 			return "its move has not begun"
-		case vm.Paused && vm.SourceLost == "":
+		case m.Paused && m.SourceLost == 0:
 			return "it is to be resumed here, as it was not handed over"
 		}
 		return "" // the target reports that the VM arrived, or the VM is lost
@@ -42,19 +43,20 @@ func LeftoverStays(vm VM, known bool, host string, generation uint64, deleted bo
 	return ""
 }
 
-// ResumeRefused says why a host may not resume a VM that is paused there by a move, or by one that is closed (0); "" if it may.
+// ResumeRefused says why a host may not resume a VM that is paused there by a move, or by one that is closed (0); "" if it may. m
+// is the running migration of the VM, the zero value if there is none.
 // A move's source may resume the VM until it has reported that the VM left: only that report lets the target resume it.
-func ResumeRefused(vm VM, known bool, host string, generation, move uint64) string {
+func ResumeRefused(vm VM, m Migration, known bool, host string, generation, move uint64) string {
 	switch {
-	case !known || vm.Generation != generation || vm.Move != move || vm.MovingTo != "" && !vm.Paused:
+	case !known || vm.Generation != generation || m.Open != move || vm.MovingTo != "" && !m.Paused:
 		return fmt.Sprintf("move %d of generation %d is not open", move, generation)
 	case vm.MovingTo == "" && (vm.Host != host || !vm.ConsumesResources() || vm.Phase == Starting):
 		return "by the state it does not run here"
-	case host == vm.Host && vm.SourceLost == "":
+	case host == vm.Host && m.SourceLost == 0:
 		return ""
 	case host == vm.Host:
 		return "it was proved gone from here"
-	case host == vm.MovingTo && vm.Left:
+	case host == vm.MovingTo && m.Left > 0:
 		return ""
 	case host == vm.MovingTo:
 		return "its source has not said that it left"
@@ -74,33 +76,32 @@ func (w *writer) vmReport(b *VMReport) error {
 		if !ok || vm.Generation != st.Generation {
 			continue
 		}
-		if vm.MovingTo != "" { // either host may have it: what ended on one may run on the other
-			if st.Move != vm.Move {
-				continue // it looked before it knew of this move
-			}
-			switch {
-			case st.Room && b.Host == vm.MovingTo && !vm.Ready:
-				m, _ := w.read().MigrationOf(vm.ID)
-				vm.Ready, vm.Paused, vm.ModifyIndex = true, st.Resumes && (!m.Options.PostCopy || m.Options.CopyStorage), w.index
-				w.put(tVMs, &vm)
-			case st.Permit && b.Host == vm.Host && vm.Ready && vm.SourceLost == "" && vm.Goal == GoalRun && !meta.RecoveryFreeze.On():
-				vm.Permit, vm.ModifyIndex = w.index, w.index
-				w.put(tVMs, &vm)
-			}
-			if st.Left && st.Phase == Lost && b.Host == vm.Host && vm.Paused && !vm.Left {
-				vm.Left, vm.ModifyIndex = true, w.index
-				w.put(tVMs, &vm)
-			}
-			if (b.Host == vm.Host || b.Host == vm.MovingTo) && st.Phase == Lost && vm.ConsumesResources() {
-				w.sourceLost(vm, b.Host, st.Reason)
-			}
-			continue
-		}
-		if vm.Host == b.Host && st.Move == 0 {
+		switch {
+		case vm.MovingTo != "": // either host may have it: what ended on one may run on the other
+			w.moveStep(vm, b.Host, st, vm.Goal == GoalRun && !meta.RecoveryFreeze.On())
+		case vm.Host == b.Host && st.Move == 0:
 			w.step(vm, st)
 		}
 	}
 	return nil
+}
+
+// moveStep applies a host's report of a VM that moves. mayPermit: the VM may be handed over now, as far as that is not up to its
+// migration.
+func (w *writer) moveStep(vm VM, host string, st VMStatus, mayPermit bool) {
+	m, _ := w.read().MigrationOf(vm.ID)
+	next, lost := m.reported(host, st, mayPermit, w.index)
+	w.changeMigration(m, next)
+	if lost && vm.ConsumesResources() {
+		w.sourceLost(vm, host, st.Reason)
+	}
+}
+
+// changeMigration writes a migration that is not as it was.
+func (w *writer) changeMigration(old, next Migration) {
+	if next != old {
+		w.put(tMigrations, &next)
+	}
 }
 
 func (w *writer) step(vm VM, st VMStatus) {

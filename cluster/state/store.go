@@ -82,7 +82,10 @@ func schema() *memdb.DBSchema {
 		table(tMovePlans, "ID"),
 		table(tRightsizingHours, "ID"),
 		table(tRestore, "Key"),
-		table(tMigrations, "ID", by("plan", "Plan", false, true), by("vm", "VM", false, false)),
+		table(tMigrations, "ID", by("plan", "Plan", false, true), by("vm", "VM", false, false),
+			&memdb.IndexSchema{Name: "running", Unique: true, AllowMissing: true, Indexer: nameIndex[Migration]{func(m *Migration) (string, bool) {
+				return m.VM, m.State == MigrationRunning
+			}}}),
 	} {
 		s.Tables[t.Name] = t
 	}
@@ -115,6 +118,31 @@ func (numberIndex[T]) FromArgs(args ...any) ([]byte, error) {
 		return nil, fmt.Errorf("a row is found by its number, not by %v", args)
 	}
 	return binary.BigEndian.AppendUint64(nil, n), nil
+}
+
+// nameIndex finds rows by a name; rows without one are not in it.
+type nameIndex[T any] struct{ of func(*T) (string, bool) }
+
+// FromObject implements memdb.SingleIndexer.
+func (x nameIndex[T]) FromObject(obj any) (bool, []byte, error) {
+	row, ok := obj.(*T)
+	if !ok {
+		return false, nil, fmt.Errorf("not a %T: %T", row, obj)
+	}
+	name, ok := x.of(row)
+	if !ok {
+		return false, nil, nil
+	}
+	return true, []byte(name + "\x00"), nil
+}
+
+// FromArgs implements memdb.Indexer.
+func (nameIndex[T]) FromArgs(args ...any) ([]byte, error) {
+	name, ok := args[0].(string)
+	if len(args) != 1 || !ok {
+		return nil, fmt.Errorf("a row is found by its name, not by %v", args)
+	}
+	return []byte(name + "\x00"), nil
 }
 
 // Store holds the state. One goroutine applies entries, any number read.

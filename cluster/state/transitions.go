@@ -88,10 +88,10 @@ func (v VM) found(host string, generation uint64, g Group) VM {
 
 // withoutMove returns the VM without its move. A VM that stops keeps its cap.
 func (v VM) withoutMove() VM {
-	if v.Move != 0 && v.Phase != Stopping {
+	if v.MovingTo != "" && v.Phase != Stopping {
 		v.Frozen = 0
 	}
-	v.MovingTo, v.SourceLost, v.Move, v.Ready, v.Permit, v.Paused, v.Left = "", "", 0, false, 0, false, false
+	v.MovingTo = ""
 	return v
 }
 

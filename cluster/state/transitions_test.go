@@ -60,7 +60,7 @@ func TestTransitionsKeepTheCharge(t *testing.T) {
 		if v.ConsumesResources() {
 			v.ChargedMemory = max(v.Due(g), rapid.Int64Range(1, 100).Draw(t, "charged"))
 			if v.Phase == Running && rapid.Bool().Draw(t, "moves") {
-				v.MovingTo, v.Move, v.Frozen = "h2", 7, 2
+				v.MovingTo, v.Frozen = "h2", 2
 			}
 		}
 		if lost := v.lost("its host burned"); lost.ConsumesResources() || lost.ChargedMemory != 0 || lost.Frozen != 0 || lost.MovingTo != "" || lost.Phase == Lost != (v.Goal == GoalRun) {

@@ -254,23 +254,10 @@ type VM struct {
 	Target int64 `json:"target,omitempty"`
 	// PreemptedAt is when it was stopped to make room for others, seconds since 1970; 0 = it was not. Once there is room it starts again.
 	PreemptedAt int64 `json:"preemptedAt,omitempty"`
-	// MovingTo is the target of an open move: until it is closed the VM counts on both
-	// hosts, and may be on either.
+	// MovingTo is the target of the VM's running migration: until that ends the VM counts on both hosts, and may be on either. It
+	// is set exactly while there is a running migration of the VM from Host to MovingTo, which has all else: see
+	// Snapshot.MigrationOf.
 	MovingTo string `json:"movingTo,omitempty"`
-	// SourceLost is the source of an open move, once it was proved to run the VM no more: only then the target can be.
-	SourceLost string `json:"sourceLost,omitempty"`
-	// Move is the log index at which the open move was opened: a report of another move changes nothing of this one. 0: none is
-	// open.
-	Move uint64 `json:"move,omitempty"`
-	// Ready: the target of the open move has room for the VM and keeps it. Only then the source hands over.
-	Ready bool `json:"ready,omitempty"`
-	// Permit is the log index of the last permit to hand the VM over that the source of the open move was given. The source's
-	// report that the VM stayed counts only if it names this permit: an attempt begins with one.
-	Permit uint64 `json:"permit,omitempty"`
-	// Paused: the guest of the open move arrives paused, as its target reports (VMStatus.Resumes). Left: the source reported
-	// that it handed the VM over and that it did not run there since. Only then the target resumes it.
-	Paused bool `json:"paused,omitempty"`
-	Left   bool `json:"left,omitempty"`
 	// InventoryEpoch is the epoch in which a host last reported, during a recovery freeze, that it runs the VM.
 	InventoryEpoch uint64 `json:"inventoryEpoch,omitempty"`
 	// Frozen is the cap a stopping VM keeps until it is gone, and the most a moving one comes with, cores.

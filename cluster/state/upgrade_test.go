@@ -146,10 +146,12 @@ func newestLog(t *testing.T) *cluster {
 	again.VC.OnHostLoss = state.RestartOnLoss
 	k.must(t, state.KindPlan, again)
 	k.must(t, state.KindVMReport, report("h3", "vm-again-0", 1, state.Running))
-	k.must(t, state.KindMove, state.Move{VM: "vm-again-0", Generation: 1, To: "h2", Open: true, Text: "balance"})
-	move := func() uint64 { vm, _ := k.Snapshot().VM("vm-again-0"); return vm.Move }
+	balance := k.opens("vm-again-0", "h2")
+	balance.Text = "balance"
+	k.must(t, state.KindMove, balance)
+	move := func() uint64 { return k.migration("vm-again-0").Open }
 	k.must(t, state.KindMove, state.Move{VM: "vm-again-0", Generation: 1, To: "h2", Text: "it stayed", Move: move()})
-	k.must(t, state.KindMove, state.Move{VM: "vm-again-0", Generation: 1, To: "h2", Open: true})
+	k.must(t, state.KindMove, k.opens("vm-again-0", "h2"))
 	k.must(t, state.KindVMReport, state.VMReport{Host: "h2", VMs: []state.VMStatus{{VM: "vm-again-0", Generation: 1, Move: move(), Room: true}}})
 	k.must(t, state.KindVMReport, state.VMReport{Host: "h3", VMs: []state.VMStatus{{VM: "vm-again-0", Generation: 1, Move: move(), Permit: true}}})
 	k.must(t, state.KindVMReport, state.VMReport{Host: "h3", VMs: []state.VMStatus{{VM: "vm-again-0", Generation: 1, Phase: state.Lost}}}) // of before the move

@@ -201,7 +201,8 @@ func concernOf(s *state.Snapshot, host string) string {
 	for _, vm := range append(s.VMsOn(host), s.VMsMovingTo(host)...) {
 		vc, _ := s.VC(vm.VC)
 		to, _ := s.Host(vm.MovingTo)
-		fmt.Fprintln(&b, vm, vc, to.MigrateURI)
+		m, _ := s.MigrationOf(vm.ID)
+		fmt.Fprintln(&b, vm, vc, m, to.MigrateURI)
 	}
 	return b.String()
 }
@@ -221,7 +222,7 @@ func TestWatchHost(t *testing.T) {
 			kind, body := d.command()
 			if vms := k.Snapshot().VMs(); len(vms) > 0 && d.chance("move", 4) {
 				vm := rapid.SampledFrom(vms).Draw(t, "VM")
-				m := state.Move{VM: vm.ID, Generation: vm.Generation, To: d.pick("to", hostNames), Open: vm.MovingTo == "", Arrived: d.chance("arrived", 2)}
+				m := state.Move{VM: vm.ID, Generation: vm.Generation, To: d.pick("to", hostNames), Open: vm.MovingTo == "", Arrived: d.chance("arrived", 2), ID: fmt.Sprint("mg-", len(k.log))}
 				if vm.MovingTo != "" {
 					m.To = vm.MovingTo
 				}

@@ -124,24 +124,24 @@ func OfVM(s *state.Snapshot, vm *state.VM, out map[string]string) (Wait, bool) {
 	}
 	switch {
 	case vm.MovingTo != "":
-		w.Rule, w.ID = Moving, fmt.Sprintf("%s/%d", vm.ID, vm.Move)
+		m, _ := s.MigrationOf(vm.ID)
+		w.Rule, w.ID = Moving, fmt.Sprintf("%s/%d", vm.ID, m.Open)
 		w.Reason = cmp.Or(blocked, silent(vm.Host), silent(vm.MovingTo))
-		if vm.SourceLost != "" {
+		if m.SourceLost > 0 {
 			w.Rule, w.ID = Handed, w.ID+"/gone"
 			w.Reason = cmp.Or(blocked, silent(vm.MovingTo), "host "+vm.MovingTo+" has not said yet that it runs there")
-			if vm.Paused && !vm.Left {
+			if m.Paused && m.Left == 0 {
 				w.Reason = cmp.Or(blocked, silent(vm.MovingTo), "it is lost at host "+vm.Host+", and host "+vm.MovingTo+" has not said yet that nothing of it is there")
 			}
-			if vm.Left {
+			if m.Left > 0 {
 				w.Reason = cmp.Or(blocked, silent(vm.MovingTo), "host "+vm.MovingTo+" has not had it go on yet")
 			}
 		}
-		if m, open := s.MigrationOf(vm.ID); w.Reason == "" && open {
-			w.Reason = cmp.Or(abort(m), m.Reason, "it is on its way to host "+vm.MovingTo)
+		room := ""
+		if !m.Ready {
+			room = "host " + vm.MovingTo + " has no room for it yet"
 		}
-		if w.Reason == "" && !vm.Ready {
-			w.Reason = "host " + vm.MovingTo + " has no room for it yet"
-		}
+		w.Reason = cmp.Or(w.Reason, abort(m), room, m.Reason, "it is on its way to host "+vm.MovingTo)
 	case vm.Phase == state.Starting:
 		w.Rule, w.Reason = Starting, cmp.Or(blocked, silent(vm.Host), vm.Reason)
 	case vm.Phase == state.Stopping:

@@ -191,8 +191,8 @@ func TestHandedOver(t *testing.T) {
 			BootMemory: 1 << 30, ChargedMemory: 1 << 30}}, Allocations: []state.Allocation{{VC: "v", Group: "g", CPU: 1}}})
 	report := func(host string, st state.VMStatus) {
 		t.Helper()
-		vm, _ := store.Snapshot().VM("m")
-		st.VM, st.Generation, st.Move = "m", 1, vm.Move
+		m, _ := store.Snapshot().MigrationOf("m")
+		st.VM, st.Generation, st.Move = "m", 1, m.Open
 		put(state.KindVMReport, state.VMReport{Host: host, VMs: []state.VMStatus{st}})
 	}
 	is := func(rule waits.Rule, reason string, out map[string]string) {
@@ -204,7 +204,7 @@ func TestHandedOver(t *testing.T) {
 		}
 	}
 	report("h1", state.VMStatus{Phase: state.Running})
-	put(state.KindMove, state.Move{VM: "m", Generation: 1, To: "h2", Open: true})
+	put(state.KindMove, state.Move{VM: "m", Generation: 1, To: "h2", Open: true, ID: "mg"})
 	is(waits.Moving, "host h2 has no room for it yet", nil)
 	report("h2", state.VMStatus{Room: true, Resumes: true})
 	report("h1", state.VMStatus{Phase: state.Lost})

@@ -62,6 +62,12 @@ func (c *Cluster) Must(kind state.Kind, body any) {
 	}
 }
 
+// MoveOf returns the log index at which the move of a VM was opened.
+func (c *Cluster) MoveOf(vm string) uint64 {
+	m, _ := c.Snapshot().MigrationOf(vm)
+	return m.Open
+}
+
 // NewCluster has the given hosts of 4 cores and 8 GiB, 64 MiB overhead.
 func NewCluster(t TB, hosts ...string) *Cluster {
 	c := &Cluster{Store: state.New(), T: t}

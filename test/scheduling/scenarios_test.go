@@ -289,8 +289,7 @@ func (p *play) land() {
 		if m.State != state.MigrationRunning || p.now < p.flying[m.ID] {
 			continue
 		}
-		vm, _ := p.Snapshot().VM(m.VM)
-		p.put(state.KindMove, state.Move{VM: m.VM, Generation: m.Generation, To: m.To, Arrived: true, Move: vm.Move})
+		p.put(state.KindMove, state.Move{VM: m.VM, Generation: m.Generation, To: m.To, Arrived: true, Move: m.Open})
 		p.put(state.KindMigrationReport, state.MigrationReport{ID: m.ID, Bytes: m.Bytes, DowntimeMs: 100})
 		p.trail[m.VMName] = append(p.trail[m.VMName], m.To)
 		p.bytes += m.Bytes

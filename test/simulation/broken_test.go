@@ -170,7 +170,7 @@ var oneSidedProof = broken{name: "one-sided proof in a migration", leading: func
 			}
 			from, _ := snap.Host(vm.Host)
 			to, _ := snap.Host(vm.MovingTo)
-			if from.Lost.Proof == "" && to.Lost.Proof == "" && vm.SourceLost == "" {
+			if from.Lost.Proof == "" && to.Lost.Proof == "" && !snap.SourceLost(&vm) {
 				continue
 			}
 			for _, host := range []string{vm.Host, vm.MovingTo} {

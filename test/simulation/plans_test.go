@@ -145,7 +145,7 @@ func unmoved(snap *state.Snapshot) string {
 		return fmt.Sprintf("move plan %s (%s) is carried out still: %+v", p.ID, p.Kind, p.Steps)
 	}
 	for _, m := range snap.Migrations() {
-		if vm, ok := snap.VM(m.VM); m.State == state.MigrationRunning && (!ok || vm.Move != m.Open) {
+		if vm, ok := snap.VM(m.VM); m.State == state.MigrationRunning && (!ok || vm.MovingTo != m.To) {
 			return fmt.Sprintf("migration %s of VM %s goes on, and the VM is %+v", m.ID, m.VMName, vm)
 		}
 	}

@@ -322,7 +322,7 @@ func (s *sim) move(name, to string) error {
 			to = others[s.rng.IntN(len(others))]
 		}
 		s.mu.Unlock()
-		err := p.ctl.Propose(ctx, state.KindMove, state.Move{VM: vm.ID, Generation: vm.Generation, To: to, Open: true, Text: "a test"})
+		err := p.ctl.Propose(ctx, state.KindMove, state.Move{VM: vm.ID, Generation: vm.Generation, To: to, Open: true, ID: fmt.Sprintf("test-%d", snap.Index()), Text: "a test"})
 		if err == nil {
 			s.count("moves opened")
 		}

@@ -68,7 +68,7 @@ func carryOut(c *scheduling.Cluster, plan string, step int, arrives bool) {
 	open := state.Move{VM: vm.ID, Generation: vm.Generation, To: m.To, Open: true, ID: c.ID(), Plan: plan, Step: step, Bytes: m.Bytes, MaxBytes: m.Allotment}
 	c.Must(state.KindMove, open)
 	vm, _ = c.Snapshot().VM(m.VM)
-	c.Must(state.KindMove, state.Move{VM: vm.ID, Generation: vm.Generation, To: m.To, Arrived: arrives, Move: vm.Move, Text: "the network was cut", Bytes: m.Bytes})
+	c.Must(state.KindMove, state.Move{VM: vm.ID, Generation: vm.Generation, To: m.To, Arrived: arrives, Move: c.MoveOf(vm.ID), Text: "the network was cut", Bytes: m.Bytes})
 }
 
 // ends a plan as the executor does.
@@ -240,7 +240,7 @@ func TestNextDrainOfLateComers(t *testing.T) {
 		t.Fatalf("%+v", d)
 	}
 	vm, _ = c.Snapshot().VM(vm.ID)
-	c.Must(state.KindMove, state.Move{VM: vm.ID, Generation: vm.Generation, To: "b", Arrived: true, Move: vm.Move})
+	c.Must(state.KindMove, state.Move{VM: vm.ID, Generation: vm.Generation, To: "b", Arrived: true, Move: c.MoveOf(vm.ID)})
 	next(c, "b", drain.HostInventory{})
 	p, _ := c.Snapshot().MovePlan(drainOf(c, "b").Plan)
 	if len(p.Steps) != 1 || p.Steps[0].VM != vm.ID || p.Steps[0].From != "b" {

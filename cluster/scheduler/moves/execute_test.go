@@ -137,7 +137,7 @@ func (m *mover) end(vm state.VM, arrived bool, bytes int64) {
 	m.T.Helper()
 	from, to := vm.Host, vm.MovingTo
 	mg, _ := m.Snapshot().MigrationOf(vm.ID)
-	m.Must(state.KindMove, state.Move{VM: vm.ID, Generation: vm.Generation, To: to, Move: vm.Move, Arrived: arrived, Bytes: bytes, DowntimeMs: 5, Text: "so it was"})
+	m.Must(state.KindMove, state.Move{VM: vm.ID, Generation: vm.Generation, To: to, Move: mg.Open, Arrived: arrived, Bytes: bytes, DowntimeMs: 5, Text: "so it was"})
 	m.Must(state.KindMigrationReport, state.MigrationReport{ID: mg.ID, Bytes: bytes, DowntimeMs: 5})
 	if arrived {
 		m.caps[to][vm.ID] = m.caps[from][vm.ID]

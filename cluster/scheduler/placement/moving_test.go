@@ -98,7 +98,7 @@ func TestSharesWhileVMsMove(t *testing.T) {
 			id := "plan" + string(rune('a'+i))
 			switch {
 			case vm.MovingTo != "":
-				c.Must(state.KindMove, state.Move{VM: vm.ID, Generation: 1, To: vm.MovingTo, Move: vm.Move, Arrived: rapid.Bool().Draw(t, "arrived")})
+				c.Must(state.KindMove, state.Move{VM: vm.ID, Generation: 1, To: vm.MovingTo, Move: c.MoveOf(vm.ID), Arrived: rapid.Bool().Draw(t, "arrived")})
 			default:
 				to := rapid.SampledFrom(hosts).Draw(t, "to")
 				if to == vm.Host || c.Snapshot().Preparing()[vm.ID] != "" {
