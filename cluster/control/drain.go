@@ -151,15 +151,12 @@ func (c *Control) tryDrain(ctx context.Context, host string, q DrainRequest, pri
 // drainOf returns the drain of a host as it would begin now.
 func (c *Control) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*state.HostDrain, drain.Answer, error) {
 	now := c.o.Now().UTC()
-	d := state.Drain{State: state.DrainRunning, Since: now, MaxBytes: -1, OnBlocked: q.OnBlocked, By: q.By, Reason: q.Reason}
+	d := h.Drain.Begin(state.Drain{MaxBytes: -1, OnBlocked: q.OnBlocked, By: q.By, Reason: q.Reason}, now)
 	if q.Deadline > 0 {
 		d.Deadline = now.Add(q.Deadline)
 	}
 	if q.MaxBytes != nil {
 		d.MaxBytes = *q.MaxBytes
-	}
-	if h.Drain.State == state.DrainRunning {
-		d.Since = h.Drain.Since
 	}
 	supersedes := drain.Superseded(s, h.Name)
 	o := drain.Options{Budget: d.MaxBytes, Deadline: q.Deadline, Supersedes: supersedes}

@@ -239,24 +239,10 @@ func (w *writer) drain(b *HostDrain) error {
 	if h.Drain.Index != b.Version {
 		return fmt.Errorf("host %s: its drain changed at index %d: %w", h.Name, h.Drain.Index, ErrConflict)
 	}
-	old, open := h.Drain, !h.Cordoned
-	h.Drain = b.Drain
-	h.Drain.Index, h.Drain.Begun = w.index, old.Begun
-	if b.Drain.State == DrainRunning && old.State != DrainRunning {
-		h.Drain.Begun = w.index
-	}
-	switch b.Drain.State {
-	case "":
-		h.Drain = Drain{}
-		h.Cordoned, h.CordonReason = false, ""
-	default:
-		if !h.Cordoned || h.CordonReason == "" {
-			h.CordonReason = "drain" + because(b.Drain.Reason)
-		}
-		h.Cordoned = true
-	}
-	if open == h.Cordoned { // else nothing changed that placements depend on
-		h.Version = w.index
+	old := h.Drain
+	h, err := h.withDrain(b.Drain, w.index)
+	if err != nil {
+		return err
 	}
 	w.put(tHosts, &h)
 	if b.MovePlan != nil {

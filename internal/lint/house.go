@@ -46,6 +46,7 @@ func Rules() []Rule {
 		{"calls", checkCalls},
 		{"goroutines", checkGoroutines},
 		{"globals", checkGlobals},
+		{"transitions", checkTransitions},
 		{"package comment", checkPackageComment},
 		{"package name", checkPackageName},
 		{"file length", checkFileLength},

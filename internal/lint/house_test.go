@@ -160,6 +160,17 @@ func TestRules(t *testing.T) {
 			"allocator/b.go":     "package allocator\nvar limit = 3\nfunc g(x struct{ limit int }) {\n calls = 4\n x.limit = 1\n}",
 			"cluster/agent/a.go": "package agent\nvar n int\nfunc f() { n++ }",
 		}, []string{"allocator/a.go:5: changes the package variable calls", "allocator/a.go:6: changes the package variable cache", "allocator/b.go:4: changes"}},
+		{"transitions", "transitions", map[string]string{
+			"cluster/state/a.go":                     "package state\nfunc f() {\n m.State, m.Error = MigrationFailed, \"x\"\n vm.Phase = next\n if m.State == MigrationDone { vm.Phase, a = b() }\n p.State = MovesDone\n}",
+			"cluster/state/drain_transitions.go":     "package state\nfunc f() { d.State = DrainDone; m.State = MigrationDone }",
+			"cluster/state/migration_transitions.go": "package state\nvar _ = Migration{State: MigrationRunning}",
+			"cluster/state/transitions.go":           "package state\nfunc f() { v.Phase = Lost }",
+			"cluster/loop/l.go":                      "package loop\nvar _ = state.Drain{\n State: state.DrainRunning}\nfunc f() { st.Phase = state.Lost }",
+			"cluster/state/a_test.go":                "package state\nvar _ = Migration{State: MigrationRunning}",
+		}, []string{
+			"cluster/loop/l.go:3: gives a row the state DrainRunning", "cluster/state/a.go:3: gives a row the state MigrationFailed", "cluster/state/a.go:4: changes a phase",
+			"cluster/state/drain_transitions.go:2: gives a row the state MigrationDone",
+		}},
 		{"package comments", "package comment", map[string]string{
 			"allocator/a.go":      "// Package allocator decides.\npackage allocator",
 			"allocator/b.go":      "// b.go is about b.\n\npackage allocator",

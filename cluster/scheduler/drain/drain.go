@@ -159,9 +159,7 @@ func (x *drainer) report(text string) Step {
 
 // end ends the drain; no move of its plan begins any more.
 func (x *drainer) end(as state.DrainState, text string) Step {
-	d := x.d
-	d.State, d.Text = as, text
-	return x.put(d, x.stopped(text))
+	return x.put(x.d.End(as, text), x.stopped(text))
 }
 
 // stopped returns the plan with no move left to begin, nil if the plan has ended.
@@ -176,9 +174,7 @@ func (x *drainer) stopped(why string) *state.MovePlanPut {
 // is empty.
 func (x *drainer) isEmpty() Step {
 	if x.inventory.Listed && len(x.inventory.Running) == 0 && x.inventory.Unavailable == "" {
-		d := x.d
-		d.State, d.Text = state.DrainDone, "its hypervisor runs none of the cluster's VMs"
-		return x.put(d, nil)
+		return x.put(x.d.End(state.DrainDone, "its hypervisor runs none of the cluster's VMs"), nil)
 	}
 	if x.d.State != state.DrainRunning {
 		return Step{}
