@@ -99,75 +99,15 @@ func (w *writer) apply(e Entry) error {
 		panic(fmt.Sprintf("state: log entry %d: %v", e.Index, err))
 	}
 	w.index, w.at, w.version = e.Index, cmd.At, cmd.Version
-	return w.dispatch(body)
-}
-
-func (w *writer) dispatch(body any) error {
 	if err := valid(body); err != nil {
 		return err
 	}
-	switch b := body.(type) {
-	case *Init:
-		return w.init(b)
-	case *HostReport:
-		return w.hostReport(b)
-	case *HostCordon:
-		return w.hostCordon(b)
-	case *Plan:
-		return w.plan(b)
-	case *VMReport:
-		return w.vmReport(b)
-	case *ImagePut:
-		return w.imagePut(b)
-	case *ImageDrop:
-		return w.imageDrop(b)
-	case *Member:
-		return w.memberPut(b)
-	case *MemberDrop:
-		return w.memberDrop(b)
-	case *JoinToken:
-		return w.tokenPut(b)
-	case *Join:
-		return w.join(b)
-	case *Certificate:
-		return w.certificate(b)
-	case *HostFencing:
-		return w.fencing(b)
-	case *HostLost:
-		return w.hostLost(b)
-	case *Inventory:
-		return w.inventory(b)
-	case *SetFencing:
-		return w.setFencing(b)
-	case *Move:
-		return w.move(b)
-	case *SettingsPut:
-		return w.settings(b)
-	case *MovePlanPut:
-		return w.movePlanPut(b)
-	case *MigrationReport:
-		return w.migrationReport(b)
-	case *MigrationAbort:
-		return w.migrationAbort(b)
-	case *HostDrain:
-		return w.drain(b)
-	case *Rightsize:
-		return w.rightsize(b)
-	case *RightsizingReport:
-		return w.rightsizingReport(b)
-	case *Restore:
-		return w.restore(b)
-	case *Audit:
-		w.event(b.Kind, b.Object, b.Name, "%s", b.Text)
-		return nil
-	case *Token:
-		return w.apiTokenPut(b)
-	case *TokenDrop:
-		return w.apiTokenDrop(b)
-	case *TokensUsed:
-		return w.tokensUsed(b)
-	}
-	panic(fmt.Sprintf("state: no way to apply a %T", body))
+	return present.kinds[cmd.Kind].apply(w, body)
+}
+
+func (w *writer) audit(b *Audit) error {
+	w.event(b.Kind, b.Object, b.Name, "%s", b.Text)
+	return nil
 }
 
 // writer is one transaction of Apply.

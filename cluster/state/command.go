@@ -60,42 +60,49 @@ type format struct {
 	kinds  map[Kind]kind
 }
 
+// kind is what a program knows of one kind of commands.
 type kind struct {
 	since int        // the version that brought it; 0 is version 1
 	new   func() any // an empty body
+	apply func(w *writer, body any) error
+}
+
+// of is a kind that came with version 1, by how its body is applied.
+func of[T any](apply func(*writer, *T) error) kind {
+	return kind{new: func() any { return new(T) }, apply: func(w *writer, body any) error { return apply(w, body.(*T)) }}
 }
 
 // present is the format of this program.
 var present = format{FormatVersion, map[Kind]kind{
-	KindInit:              {new: func() any { return new(Init) }},
-	KindHostReport:        {new: func() any { return new(HostReport) }},
-	KindHostCordon:        {new: func() any { return new(HostCordon) }},
-	KindPlan:              {new: func() any { return new(Plan) }},
-	KindVMReport:          {new: func() any { return new(VMReport) }},
-	KindImagePut:          {new: func() any { return new(ImagePut) }},
-	KindImageDrop:         {new: func() any { return new(ImageDrop) }},
-	KindMemberPut:         {new: func() any { return new(Member) }},
-	KindMemberDrop:        {new: func() any { return new(MemberDrop) }},
-	KindTokenPut:          {new: func() any { return new(JoinToken) }},
-	KindJoin:              {new: func() any { return new(Join) }},
-	KindCertificate:       {new: func() any { return new(Certificate) }},
-	KindFencing:           {new: func() any { return new(HostFencing) }},
-	KindHostLost:          {new: func() any { return new(HostLost) }},
-	KindInventory:         {new: func() any { return new(Inventory) }},
-	KindSetFencing:        {new: func() any { return new(SetFencing) }},
-	KindMove:              {new: func() any { return new(Move) }},
-	KindAudit:             {new: func() any { return new(Audit) }},
-	KindAdminToken:        {new: func() any { return new(Token) }},
-	KindSettings:          {new: func() any { return new(SettingsPut) }},
-	KindMovePlan:          {new: func() any { return new(MovePlanPut) }},
-	KindMigrationReport:   {new: func() any { return new(MigrationReport) }},
-	KindMigrationAbort:    {new: func() any { return new(MigrationAbort) }},
-	KindDrain:             {new: func() any { return new(HostDrain) }},
-	KindRightsize:         {new: func() any { return new(Rightsize) }},
-	KindRightsizingReport: {new: func() any { return new(RightsizingReport) }},
-	KindRestore:           {new: func() any { return new(Restore) }},
-	KindTokenDrop:         {new: func() any { return new(TokenDrop) }},
-	KindTokensUsed:        {new: func() any { return new(TokensUsed) }},
+	KindInit:              of((*writer).init),
+	KindHostReport:        of((*writer).hostReport),
+	KindHostCordon:        of((*writer).hostCordon),
+	KindPlan:              of((*writer).plan),
+	KindVMReport:          of((*writer).vmReport),
+	KindImagePut:          of((*writer).imagePut),
+	KindImageDrop:         of((*writer).imageDrop),
+	KindMemberPut:         of((*writer).memberPut),
+	KindMemberDrop:        of((*writer).memberDrop),
+	KindTokenPut:          of((*writer).tokenPut),
+	KindJoin:              of((*writer).join),
+	KindCertificate:       of((*writer).certificate),
+	KindFencing:           of((*writer).fencing),
+	KindHostLost:          of((*writer).hostLost),
+	KindInventory:         of((*writer).inventory),
+	KindSetFencing:        of((*writer).setFencing),
+	KindMove:              of((*writer).move),
+	KindAudit:             of((*writer).audit),
+	KindAdminToken:        of((*writer).apiTokenPut),
+	KindSettings:          of((*writer).settings),
+	KindMovePlan:          of((*writer).movePlanPut),
+	KindMigrationReport:   of((*writer).migrationReport),
+	KindMigrationAbort:    of((*writer).migrationAbort),
+	KindDrain:             of((*writer).drain),
+	KindRightsize:         of((*writer).rightsize),
+	KindRightsizingReport: of((*writer).rightsizingReport),
+	KindRestore:           of((*writer).restore),
+	KindTokenDrop:         of((*writer).apiTokenDrop),
+	KindTokensUsed:        of((*writer).tokensUsed),
 }}
 
 // MaxCommandBytes bounds one command in the log.

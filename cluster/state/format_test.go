@@ -27,8 +27,8 @@ func (b nextCordon) since() int {
 
 func nextFormat() format {
 	next := format{nextVersion, maps.Clone(present.kinds)}
-	next.kinds["made-up"] = kind{nextVersion, func() any { return new(SetFencing) }}
-	next.kinds[KindHostCordon] = kind{0, func() any { return new(nextCordon) }}
+	next.kinds["made-up"] = kind{since: nextVersion, new: func() any { return new(SetFencing) }}
+	next.kinds[KindHostCordon] = kind{new: func() any { return new(nextCordon) }}
 	return next
 }
 

@@ -143,50 +143,49 @@ func (w *writer) imagesThere(vc VC) error {
 
 func (w *writer) putVMs(p *Plan) error {
 	for _, vm := range p.VMs {
-		old, exists := w.read().VM(vm.ID)
-		if named, taken := w.read().VMNamed(vm.Name); taken && named.ID != vm.ID {
-			return fmt.Errorf("VM %s: the name belongs to another VM: %w", vm.Name, ErrConflict)
+		if err := w.putVM(vm, p.Basis); err != nil {
+			return fmt.Errorf("VM %s: %w", vm.Name, err)
 		}
-		if _, ok := w.read().VC(vm.VC); !ok {
-			return fmt.Errorf("VM %s: its virtual cluster is gone: %w", vm.Name, ErrConflict)
+	}
+	return nil
+}
+
+// putVM puts a row that was planned on the state of that index.
+func (w *writer) putVM(vm VM, basis uint64) error {
+	if named, taken := w.read().VMNamed(vm.Name); taken && named.ID != vm.ID {
+		return fmt.Errorf("the name belongs to another VM: %w", ErrConflict)
+	}
+	if _, ok := w.read().VC(vm.VC); !ok {
+		return fmt.Errorf("its virtual cluster is gone: %w", ErrConflict)
+	}
+	old, exists := w.read().VM(vm.ID)
+	vm.CreateIndex = w.index
+	if exists {
+		if err := old.mayBecome(vm, basis); err != nil {
+			return err
 		}
-		if exists && old.Generation > vm.Generation {
-			return fmt.Errorf("VM %s: generation %d is older than %d: %w", vm.Name, vm.Generation, old.Generation, ErrConflict)
+		vm.CreateIndex = old.CreateIndex
+	}
+	if vm.Phase == Starting && (!exists || vm.Generation > old.Generation) {
+		if err := w.mayStartOn(vm.Host); err != nil {
+			return err
 		}
-		if exists && old.ModifyIndex > p.Basis {
-			return fmt.Errorf("VM %s changed at index %d: %w", vm.Name, old.ModifyIndex, ErrConflict)
-		}
-		if exists && vm.MovingTo != old.MovingTo {
-			return fmt.Errorf("VM %s: a plan opens and closes no move: %w", vm.Name, ErrConflict)
-		}
-		if exists && old.ConsumesResources() && (vm.Host != old.Host || vm.Generation != old.Generation) {
-			return fmt.Errorf("VM %s: host %s still holds generation %d: %w", vm.Name, old.Host, old.Generation, ErrConflict)
-		}
-		if exists && vm.Generation == old.Generation && vm.Phase.rank() < old.Phase.rank() {
-			return fmt.Errorf("VM %s: generation %d is %s already, not %s: %w", vm.Name, old.Generation, old.Phase, vm.Phase, ErrConflict)
-		}
-		if exists && (vm.VC != old.VC || vm.Group != old.Group || vm.Task != old.Task) {
-			return fmt.Errorf("VM %s: its id belongs to VM %s: %w", vm.Name, old.Name, ErrConflict)
-		}
-		starts := vm.Phase == Starting && (!exists || vm.Generation > old.Generation)
-		if starts {
-			h, ok := w.read().Host(vm.Host)
-			if !ok {
-				return fmt.Errorf("VM %s: host %q: %w", vm.Name, vm.Host, ErrNotFound)
-			}
-			if h.Cordoned {
-				return fmt.Errorf("VM %s: host %s is cordoned: %w", vm.Name, h.Name, ErrConflict)
-			}
-			if h.Lost.Proof != "" {
-				return fmt.Errorf("VM %s: host %s is lost: %w", vm.Name, h.Name, ErrConflict)
-			}
-		}
-		row := vm
-		row.CreateIndex, row.ModifyIndex = w.index, w.index
-		if exists {
-			row.CreateIndex = old.CreateIndex
-		}
-		w.put(tVMs, &row)
+	}
+	vm.ModifyIndex = w.index
+	w.put(tVMs, &vm)
+	return nil
+}
+
+// mayStartOn says why no VM may start on a host; nil if VMs may.
+func (w *writer) mayStartOn(host string) error {
+	h, ok := w.read().Host(host)
+	switch {
+	case !ok:
+		return fmt.Errorf("host %q: %w", host, ErrNotFound)
+	case h.Cordoned:
+		return fmt.Errorf("host %s is cordoned: %w", h.Name, ErrConflict)
+	case h.Lost.Proof != "":
+		return fmt.Errorf("host %s is lost: %w", h.Name, ErrConflict)
 	}
 	return nil
 }

@@ -1,6 +1,9 @@
 package state
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // Start returns the VM as it is once it may start, g being its group. Of one that takes resources already only the memory target changes.
 func (v VM) Start(g Group) VM {
@@ -22,6 +25,26 @@ func (v VM) Leaving(g Group, goal Goal) VM {
 		v.Phase, v.Frozen = Stopping, max(v.Frozen, g.Allocation) // one that moves has what it had then
 	}
 	return v
+}
+
+// mayBecome says why a plan that was made on the state of the index basis may not put next in the place of the VM; nil if it may.
+// Where the VM runs, which start it is of and how far that has come changes by reports, not by plans.
+func (v VM) mayBecome(next VM, basis uint64) error {
+	switch {
+	case v.Generation > next.Generation:
+		return fmt.Errorf("generation %d is older than %d: %w", next.Generation, v.Generation, ErrConflict)
+	case v.ModifyIndex > basis:
+		return fmt.Errorf("changed at index %d: %w", v.ModifyIndex, ErrConflict)
+	case next.MovingTo != v.MovingTo:
+		return fmt.Errorf("a plan opens and closes no move: %w", ErrConflict)
+	case v.ConsumesResources() && (next.Host != v.Host || next.Generation != v.Generation):
+		return fmt.Errorf("host %s still holds generation %d: %w", v.Host, v.Generation, ErrConflict)
+	case next.Generation == v.Generation && next.Phase.rank() < v.Phase.rank():
+		return fmt.Errorf("generation %d is %s already, not %s: %w", v.Generation, v.Phase, next.Phase, ErrConflict)
+	case next.VC != v.VC || next.Group != v.Group || next.Task != v.Task:
+		return fmt.Errorf("its id belongs to VM %s: %w", v.Name, ErrConflict)
+	}
+	return nil
 }
 
 // reported returns the VM after its host's report of this generation, g being its group: the phase moves forward only, but that what runs
