@@ -26,3 +26,18 @@ func (s *Store) SeenAmiss() (ids []string) {
 	}
 	return ids
 }
+
+// Body returns an empty body of a kind of command.
+func Body(k Kind) any { return present.kinds[k].new() }
+
+// Tables of the saved state, in order of their names.
+func Tables() []string { return slices.Sorted(maps.Keys(schema().Tables)) }
+
+// Row returns an empty row of a table.
+func Row(table string) any {
+	row, err := newRow(table)
+	if err != nil {
+		panic(err)
+	}
+	return row
+}

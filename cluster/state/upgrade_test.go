@@ -6,6 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,11 +27,13 @@ func TestLogsOfEveryVersion(t *testing.T) {
 }
 
 func logOfVersion(t *testing.T, v int) {
-	log, golden := fmt.Sprintf("testdata/log-v%d.jsonl", v), fmt.Sprintf("testdata/state-v%d.golden", v)
+	log, golden, outcomes := fmt.Sprintf("testdata/log-v%d.jsonl", v), fmt.Sprintf("testdata/state-v%d.golden", v), fmt.Sprintf("testdata/outcomes-v%d.txt", v)
 	if *update && v == state.FormatVersion {
 		k := newestLog(t)
 		write(t, log, append(bytes.Join(k.log, []byte("\n")), '\n'))
 		write(t, golden, []byte(save(t, k.Snapshot())))
+		got, _ := replay(t, k.log)
+		write(t, outcomes, []byte(got))
 	}
 	entries, err := os.ReadFile(log)
 	if err != nil {
@@ -39,15 +43,13 @@ func logOfVersion(t *testing.T, v int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := state.New()
-	kinds := map[state.Kind]bool{}
-	for i, entry := range bytes.Split(bytes.TrimSpace(entries), []byte("\n")) {
-		cmd, _, err := state.Decode(entry)
-		if err != nil {
-			t.Fatalf("entry %d: %v", i+1, err)
-		}
-		kinds[cmd.Kind] = true
-		_ = s.Apply(uint64(i)+1, entry) // a refusal is an outcome that must stay, too
+	reference, err := os.ReadFile(outcomes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, s := replay(t, bytes.Split(bytes.TrimSpace(entries), []byte("\n")))
+	if diff := cmp.Diff(strings.Split(string(reference), "\n"), strings.Split(got, "\n")); diff != "" { // a refusal is an outcome that must stay, too
+		t.Errorf("outcomes differ (-want +got):\n%s", diff)
 	}
 	saved := state.New()
 	if err := saved.Restore(bytes.NewReader(want)); err != nil {
@@ -57,10 +59,33 @@ func logOfVersion(t *testing.T, v int) {
 		t.Errorf("state differs (-want +got):\n%s", diff)
 	}
 	for _, kind := range state.Kinds() {
-		if v == state.FormatVersion && !kinds[kind] {
-			t.Errorf("the log has no %s", kind)
+		if v == state.FormatVersion && !strings.Contains(got, " "+string(kind)+" ok\n") && kind != state.KindRestore {
+			t.Errorf("the log has no %s that is applied", kind)
 		}
 	}
+}
+
+// replay applies a log to an empty state, and says what became of each entry.
+func replay(t *testing.T, log [][]byte) (outcomes string, s *state.Store) {
+	s = state.New()
+	var out strings.Builder
+	for i, entry := range log {
+		cmd, _, err := state.Decode(entry)
+		if err != nil {
+			t.Fatalf("entry %d: %v", i+1, err)
+		}
+		outcome := "ok"
+		if err := s.Apply(uint64(i)+1, entry); err != nil {
+			outcome = "refused"
+			for _, known := range []error{state.ErrConflict, state.ErrNotFound, state.ErrInUse, state.ErrInvalid, state.ErrToken} {
+				if errors.Is(err, known) {
+					outcome = known.Error()
+				}
+			}
+		}
+		fmt.Fprintf(&out, "%d %s %s\n", i+1, cmd.Kind, outcome)
+	}
+	return out.String(), s
 }
 
 func write(t *testing.T, name string, b []byte) {
@@ -168,6 +193,86 @@ func newestLog(t *testing.T) *cluster {
 	withMoves(t, k)
 	withRightsize(t, k)
 	withHours(t, k)
+	withHandover(t, k)
+	withEveryField(t, k)
 	withRestore(t, k)
 	return k
+}
+
+// withHandover moves a VM whose guest arrives paused: its target has room, an attempt fails, the next hands it over.
+func withHandover(t *testing.T, k *cluster) {
+	t.Helper()
+	for _, name := range []string{"from", "to"} {
+		k.must(t, state.KindHostReport, hostReport(name, 4, 8*gib))
+	}
+	k.must(t, state.KindFencing, state.HostFencing{Host: "from", Fencing: state.Fencing{Enforcing: true, Watchdog: 15_000, Lease: 30_000},
+		Machine: state.Machine{ID: "machine", Boot: "first"}})
+	k.must(t, state.KindPlan, planOf(k.Snapshot(), "handed", 0.5, gib, "from"))
+	vm := "vm-handed-0"
+	k.must(t, state.KindVMReport, report("from", vm, 1, state.Running))
+	report := func(host string, st state.VMStatus) {
+		t.Helper()
+		st.VM, st.Generation, st.Move = vm, 1, k.migration(vm).Open
+		k.must(t, state.KindVMReport, state.VMReport{Host: host, VMs: []state.VMStatus{st}})
+	}
+	for _, arrives := range []bool{false, true} {
+		k.must(t, state.KindMove, k.opens(vm, "to"))
+		report("to", state.VMStatus{Room: true, Resumes: true})
+		report("from", state.VMStatus{Permit: true})
+		m := k.migration(vm)
+		over := state.Move{VM: vm, Generation: 1, To: "to", Move: m.Open, Permit: m.Permit, Text: "the network was cut"}
+		if arrives {
+			over.Arrived, over.Permit, over.Text = true, 0, ""
+			if err := k.apply(t, state.KindMove, over); !errors.Is(err, state.ErrConflict) {
+				t.Fatalf("it arrived, and may run at its source: %v", err)
+			}
+			report("from", state.VMStatus{Phase: state.Lost, Left: true})
+		}
+		k.must(t, state.KindMove, over)
+	}
+}
+
+// withEveryField has a command of every kind with a value in every field: most of them are refused, but all of them are read.
+func withEveryField(t *testing.T, k *cluster) {
+	t.Helper()
+	for _, kind := range state.Kinds() {
+		body := state.Body(kind)
+		fill(reflect.ValueOf(body).Elem())
+		_ = k.apply(t, kind, body)
+	}
+}
+
+// fill gives every field a value.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			v.Set(reflect.ValueOf(start))
+			return
+		}
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Map:
+		of := reflect.New(v.Type().Elem()).Elem()
+		fill(of)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.ValueOf("x").Convert(v.Type().Key()), of)
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Float32, reflect.Float64:
+		v.SetFloat(1)
+	case reflect.Int, reflect.Int64, reflect.Int32:
+		v.SetInt(1)
+	case reflect.Uint8, reflect.Uint, reflect.Uint64, reflect.Uint32:
+		v.SetUint(1)
+	}
 }
