@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,22 +30,29 @@ type host struct {
 	ended               chan int
 	out, errs           *bytes.Buffer
 	program             string // run it as a process of its own; "" = in this one
+	gently              bool   // its process is ended as systemd ends it, not killed
 }
 
 // buildVcd builds the program itself.
-func buildVcd(t *testing.T) string {
+func buildVcd(t *testing.T, flags ...string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "vcd")
-	if said, err := exec.CommandContext(t.Context(), "go", "build", "-tags", "libvirt_dlopen,hashicorpmetrics", "-o", program, "evenkeel/cmd/vcd").CombinedOutput(); err != nil {
+	args := append([]string{"build", "-tags", "libvirt_dlopen,hashicorpmetrics", "-o", program}, flags...)
+	if said, err := exec.CommandContext(t.Context(), "go", append(args, "evenkeel/cmd/vcd")...).CombinedOutput(); err != nil {
 		t.Fatalf("build vcd: %v: %s", err, said)
 	}
 	return program
 }
 
-// exec runs vcd as a process until ctx ends, which kills it, and returns its exit status: 0 if it was killed.
+// exec runs vcd as a process until ctx ends, which kills it or ends it gently, and returns its exit status: 0 if it was killed.
 func (h *host) exec(ctx context.Context) int {
 	cmd := exec.CommandContext(ctx, h.program, "run", "--config", h.config)
 	cmd.Stdout, cmd.Stderr = h.out, h.errs
+	if h.gently {
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		_ = cmd.Run() // its status says it
+		return cmd.ProcessState.ExitCode()
+	}
 	if err := cmd.Run(); err != nil && ctx.Err() == nil {
 		fmt.Fprintln(h.errs, err)
 		return 1
