@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 	"evenkeel/cluster/lease"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/scheduler/admission"
+	"evenkeel/cluster/scheduler/failover"
 	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
@@ -70,14 +72,7 @@ type Options struct {
 }
 
 // Fence turns a host's power off by its fence device.
-type Fence interface {
-	// Has says whether there is a device for the host.
-	Has(host string) bool
-	// Test asks the device whether the host's power is on, and returns the answer as a text.
-	Test(ctx context.Context, host string) (string, error)
-	// Off turns the power off and returns what proves it, once the device confirms that it is off.
-	Off(ctx context.Context, host string) (string, error)
-}
+type Fence = failover.Fence
 
 // Control is the leader's service. Safe for concurrent use.
 type Control struct {
@@ -96,6 +91,7 @@ type Control struct {
 	moves           moving
 	drains          draining
 	rightsizing     atomic.Pointer[rightsizing.Runner] // of this term
+	failover        atomic.Pointer[failover.Runner]    // of this term
 	admissionMargin atomic.Pointer[admissionMargin]    // of this term
 	evaluations     atomic.Uint64                      // of needs after which VMs may be started again
 	used            tokenUses
@@ -105,14 +101,10 @@ type Control struct {
 	}
 	relisted atomic.Uint64 // counts changes of what migrations left behind, or bring
 
-	mu         sync.Mutex
-	term       uint64
-	begun      lease.Instant // the term
-	live       map[string]HostLive
-	leases     *lease.Table
-	fencing    map[string]*fencing // hosts whose device is at work, or was in vain
-	sourceLost map[string]lostSince
-	ids        io.Reader
+	mu   sync.Mutex
+	term uint64
+	live map[string]HostLive
+	ids  io.Reader
 }
 
 // tries is how often a request is planned before it gives up because the state keeps changing.
@@ -135,21 +127,22 @@ func New(o Options) *Control {
 	if o.Clock == nil {
 		o.Clock = lease.Boottime
 	}
-	c := &Control{o: o, log: o.Logger, live: map[string]HostLive{}, leases: lease.NewTable(o.Lease, o.Clock()), wake: make(chan struct{}, 1), planning: make(chan struct{}, 1),
-		fencing: map[string]*fencing{}, sourceLost: map[string]lostSince{}, ids: ulid.Monotonic(o.Entropy, 0), desired: desiredCache{by: map[string]cachedDesired{}}}
+	c := &Control{o: o, log: o.Logger, live: map[string]HostLive{}, wake: make(chan struct{}, 1), planning: make(chan struct{}, 1),
+		ids: ulid.Monotonic(o.Entropy, 0), desired: desiredCache{by: map[string]cachedDesired{}}}
 	c.admissionMargin.Store(newAdmissionMargin())
-	c.rightsizing.Store(c.newRightsizing()) // of a server that does not lead: it knows nothing
+	c.failover.Store(c.newFailover()) // of a server that does not lead: it knows nothing
+	c.rightsizing.Store(c.newRightsizing())
 	return c
 }
 
 // StartTerm begins a term in which this server leads: nothing is known of any host, and each lease counts as renewed now.
 // It makes the cluster if the state is empty, with that id; "" = a new one.
 func (c *Control) StartTerm(ctx context.Context, term uint64, id string) error {
+	c.failover.Load().End() // before the next counts each lease as renewed
 	c.mu.Lock()
-	c.term, c.begun = term, c.o.Clock()
-	c.live, c.fencing, c.sourceLost = map[string]HostLive{}, map[string]*fencing{}, map[string]lostSince{}
-	c.leases = lease.NewTable(c.o.Lease, c.o.Clock())
+	c.term, c.live = term, map[string]HostLive{}
 	c.mu.Unlock()
+	c.failover.Store(c.newFailover())
 	c.desired.startTerm(term)
 	c.counters.startTerm()
 	c.moves.startTerm()
@@ -177,7 +170,7 @@ func (c *Control) newID() string {
 
 func (c *Control) env() placement.Env {
 	s := c.o.State.Snapshot()
-	return c.withMargin(s, placement.Env{Now: c.o.Now().UTC(), NewID: c.newID, Unavailable: c.unavailable(s), Awaited: c.awaited(s), Lists: c.lists, Pools: c.pools()})
+	return c.withMargin(s, placement.Env{Now: c.o.Now().UTC(), NewID: c.newID, Unavailable: c.failover.Load().Unavailable(s), Awaited: c.failover.Load().Awaited(s), Lists: c.lists, Pools: c.pools()})
 }
 
 // lists returns the hosts whose hypervisor last listed a VM of that id.
@@ -245,15 +238,13 @@ func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
 
 // fill adds to a view what agents reported, all at one time.
 func (c *Control) fill(v *View) {
-	v.live, v.leases, v.unavailable, v.availability = map[string]HostLive{}, map[string]leaseView{}, c.unavailable(v.Snapshot), c.admissionMargin.Load().reported()
+	f := c.failover.Load()
+	v.leases, v.unavailable, v.availability = map[string]leaseView{}, f.Unavailable(v.Snapshot), c.admissionMargin.Load().reported()
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for name, l := range c.live {
-		v.live[name] = l
-	}
-	now := c.o.Clock()
+	v.live = maps.Clone(c.live)
+	c.mu.Unlock()
 	v.EachHost(func(h *state.Host) bool {
-		ago, renewed := c.leases.Heard(h.Name, now)
+		ago, renewed := f.Heard(h.Name)
 		switch {
 		case h.Lost.Proof != "":
 			v.leases[h.Name] = leaseView{"lost", -1}

@@ -268,7 +268,7 @@ func (c *Control) DrainBatches(ctx context.Context) ([]DrainBatch, []Undrainable
 	var groups []DrainBatch
 	var stuck []Undrainable
 	var hosts []int
-	out := c.unavailable(s)
+	out := c.failover.Load().Unavailable(s)
 	for i, h := range s.Hosts() {
 		switch {
 		case out[h.Name] != "":
@@ -352,9 +352,9 @@ func (c *Control) Empty(ctx context.Context, host string) (EmptyView, error) {
 // inventoryOf returns the last list of a host's hypervisor, and when it was reported; zero: none was in this term.
 func (c *Control) inventoryOf(s *state.Snapshot, h state.Host) (drain.HostInventory, time.Time) {
 	c.mu.Lock()
-	live, out := c.live[h.Name], c.unavailableLocked(&h, c.o.Clock())
+	live := c.live[h.Name]
 	c.mu.Unlock()
-	w := drain.HostInventory{Unavailable: out, Listed: live.Reach && live.ListedFor > 0 && live.ListedFor >= h.Version}
+	w := drain.HostInventory{Unavailable: c.failover.Load().WhyUnavailable(s, h.Name), Listed: live.Reach && live.ListedFor > 0 && live.ListedFor >= h.Version}
 	for _, i := range live.Running {
 		vm, known := s.VM(i.VM)
 		name := i.Name

@@ -83,10 +83,16 @@ func (f *counters) renewed(r agent.Renewal, here lease.Instant) {
 	}
 }
 
-// off turns a host off with its device, and counts the outcome.
-func (c *Control) off(ctx context.Context, host string) (string, error) {
-	proof, err := c.o.Fence.Off(ctx, host)
-	f := &c.counters
+// countedFence counts the outcomes.
+type countedFence struct {
+	Fence
+	counters *counters
+}
+
+// Off implements Fence.
+func (c countedFence) Off(ctx context.Context, host string) (string, error) {
+	proof, err := c.Fence.Off(ctx, host)
+	f := c.counters
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fenced == nil {
@@ -115,7 +121,7 @@ func (c *Control) HostStats(v *View) map[string]HostStats {
 	out := map[string]HostStats{}
 	for _, h := range v.Hosts() {
 		var x HostStats
-		if verdict := c.judge(h, meta); h.Lost.Proof == "" && !verdict.Leased && !verdict.Over && verdict.In < 0 {
+		if verdict := c.failover.Load().Judge(h, meta); h.Lost.Proof == "" && !verdict.Leased && !verdict.Over && verdict.In < 0 {
 			for _, vm := range v.VMsOn(h.Name) {
 				if vc, _ := v.VC(vm.VC); vm.ConsumesResources() && vc.Restartable() {
 					x.Unproved++

@@ -2,15 +2,13 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"time"
 
 	"evenkeel/cluster/agent"
+	"evenkeel/cluster/scheduler/failover"
 	"evenkeel/cluster/state"
 )
-
-// DefaultLease is how long a host may run restartable VMs without a renewal by the leader.
-const DefaultLease = 20 * time.Second
 
 // Renew implements agent.Leader. It answers after a check of this server's leadership that began after the
 // request arrived, and after the log has what the renewal says of how the host enforces its lease.
@@ -40,14 +38,13 @@ func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, erro
 		s = c.o.State.Snapshot()
 	}
 	meta, _ := s.Meta()
-	c.mu.Lock()
-	if !c.leases.Renewed(r.Host, c.o.Clock()) {
-		c.mu.Unlock()
-		return agent.Grant{}, fmt.Errorf("renew the lease of host %s: that it was lost is being recorded: %w", r.Host, ErrConflict)
+	term := c.termNow()
+	switch err := c.failover.Load().Renewed(r.Host); {
+	case errors.Is(err, failover.ErrEnded):
+		return agent.Grant{}, fmt.Errorf("renew the lease of host %s: %w: %w", r.Host, ErrNoLeader, err)
+	case err != nil:
+		return agent.Grant{}, fmt.Errorf("renew the lease of host %s: %w", r.Host, err)
 	}
-	delete(c.fencing, r.Host)
-	term := c.term
-	c.mu.Unlock()
 	w := c.desired.to(c.o.State, r.Host, began) // its index: the agent would refuse its own desired state under a higher one
 	g := agent.Grant{Epoch: w.desired.Epoch, Term: term, Index: w.desired.Index, Lease: c.o.Lease, Enforce: !meta.FencingDisabled}
 	if c.o.Servers != nil {
@@ -69,11 +66,11 @@ func (c *Control) Readmit(host string, machine state.Machine) (agent.Beginning, 
 	b := agent.Beginning{Enforce: !meta.FencingDisabled}
 	c.mu.Lock()
 	delete(c.live, host)
-	if h.Lost.Proof == "" && c.leases.Renewed(host, c.o.Clock()) {
-		b.Lease = c.o.Lease
-	}
 	term := c.term
 	c.mu.Unlock()
+	if h.Lost.Proof == "" && c.failover.Load().Renewed(host) == nil {
+		b.Lease = c.o.Lease
+	}
 	for _, vm := range s.VMsOn(host) {
 		if vm.MovingTo == "" {
 			continue

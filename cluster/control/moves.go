@@ -291,7 +291,7 @@ func (c *Control) replan(ctx context.Context, s *state.Snapshot, env placement.E
 	if err != nil {
 		instead.Reason = err.Error()
 	}
-	silent := c.unreported(s)
+	silent := c.failover.Load().Unreported(s)
 	if len(silent) > 0 && len(instead.Steps) == 0 && a.Plan.Kind != state.MovesDrain {
 		instead.Reason += "; not counted: " + someNames(silent) + ", not heard of since this server leads"
 	}

@@ -30,9 +30,8 @@ func (c *Control) ConfirmDead(ctx context.Context, host, by, reason string, dryR
 	if _, ok := s.Host(host); !ok {
 		return fmt.Errorf("host %s: %w", host, ErrNotFound)
 	}
-	c.mu.Lock()
-	ago, renewed := c.leases.Heard(host, c.o.Clock())
-	c.mu.Unlock()
+	f := c.failover.Load()
+	ago, renewed := f.Heard(host)
 	switch {
 	case ago < c.o.Lease && renewed:
 		return fmt.Errorf("host %s is not dead: its agent was heard of %s ago; turn it off first: %w", host, ago.Round(time.Second), ErrConflict)
@@ -46,7 +45,7 @@ func (c *Control) ConfirmDead(ctx context.Context, host, by, reason string, dryR
 	if reason != "" {
 		text += ": " + reason
 	}
-	if err := c.proposeLoss(ctx, state.HostLost{Host: host, Proof: state.ProofOperator, Text: text, Basis: s.Index()}); err != nil {
+	if err := recordLoss(ctx, f, state.HostLost{Host: host, Proof: state.ProofOperator, Text: text, Basis: s.Index()}); err != nil {
 		return fmt.Errorf("confirm that host %s is dead: %w", host, err)
 	}
 	return nil
@@ -67,15 +66,12 @@ func (c *Control) FenceHost(ctx context.Context, host string, test bool) (string
 		}
 		return said, c.propose(ctx, state.KindAudit, state.Audit{Kind: "fence-tested", Object: "host", Name: host, Text: said + askedBy(ctx)})
 	}
-	basis, term := c.o.State.Snapshot().Index(), c.termNow()
-	proof, err := c.off(ctx, host)
-	if err == nil && c.termNow() != term { // the power may be on again since
-		err = ErrNoLeader
-	}
+	f, basis := c.failover.Load(), c.o.State.Snapshot().Index()
+	proof, err := countedFence{c.o.Fence, &c.counters}.Off(ctx, host)
 	if err != nil {
 		return "", fmt.Errorf("fence host %s: %w", host, err)
 	}
-	return proof, c.proposeLoss(ctx, state.HostLost{Host: host, Proof: state.ProofFence, Text: proof + askedBy(ctx), Basis: basis})
+	return proof, recordLoss(ctx, f, state.HostLost{Host: host, Proof: state.ProofFence, Text: proof + askedBy(ctx), Basis: basis})
 }
 
 // SetFencing enables or disables fencing: whether a host stops VMs when its lease runs out. Operators disable it for work on the network.

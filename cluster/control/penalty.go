@@ -162,7 +162,7 @@ func (d *admissionMargin) reported() map[string]placement.HostAvailability {
 func (c *Control) admission(s *state.Snapshot) AdmissionStatus {
 	meta, _ := s.Meta()
 	mode := meta.Settings.Rightsizing.WithDefaults().Mode
-	env := placement.Env{Now: c.o.Now().UTC(), Unavailable: c.unavailable(s), Period: c.o.Period}
+	env := placement.Env{Now: c.o.Now().UTC(), Unavailable: c.failover.Load().Unavailable(s), Period: c.o.Period}
 	out := AdmissionStatus{InForce: mode == state.RightsizingOn, Target: forecast.QualityPenalty.Target, Quality: -1}
 	if mode == state.RightsizingOff {
 		env.Availability = c.admissionMargin.Load().reported()

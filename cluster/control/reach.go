@@ -19,7 +19,7 @@ func (c *Control) Peers(_ context.Context, q agent.PeersWanted) (agent.Peers, er
 	if _, ok := s.Host(q.Host); !ok {
 		return agent.Peers{}, fmt.Errorf("hosts that host %s may send VMs to: host %s: %w", q.Host, q.Host, ErrNotFound)
 	}
-	out := c.unavailable(s)
+	out := c.failover.Load().Unavailable(s)
 	var all []agent.Peer
 	s.EachHost(func(h *state.Host) bool {
 		if h.MigrateURI != "" && h.Name != q.Host && h.Lost.Proof == "" && out[h.Name] == "" {

@@ -27,7 +27,7 @@ type RightsizingStats struct {
 // newRightsizing makes the runner of a term.
 func (c *Control) newRightsizing() *rightsizing.Runner {
 	return rightsizing.New(rightsizing.Options{Period: c.o.Period, Now: c.o.Now, Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Propose: c.propose,
-		Unavailable: c.unavailable, Measured: c.measured, Evaluated: c.evaluated})
+		Unavailable: c.failover.Load().Unavailable, Measured: c.measured, Evaluated: c.evaluated})
 }
 
 // measured returns what hosts last measured of VMs, by id.

@@ -140,9 +140,6 @@ func (c *Control) stage(ctx context.Context, idle *planInputs) (bool, error) {
 	return err == nil, err
 }
 
-// unavailableNames names the unavailable hosts.
-func (c *Control) unavailableNames(s *state.Snapshot) string { return namesOf(c.unavailable(s)) }
-
 func namesOf(out map[string]string) string {
 	return strings.Join(slices.Sorted(maps.Keys(out)), " ")
 }

@@ -32,7 +32,9 @@ func (c *Control) Create(ctx context.Context, spec state.VC, call Call) (Result,
 			return admission.Answer{}, true, err
 		}
 		vc.ID = c.newID()
-		shut := func(host string) bool { return c.inflight.busy(host) || c.isUnavailable(s, host) }
+		shut := func(host string) bool {
+			return c.inflight.busy(host) || c.failover.Load().WhyUnavailable(s, host) != ""
+		}
 		if a, ok := c.capacity.TryFastPath(s, vc, c.withMargin(s, placement.Env{Now: c.o.Now().UTC(), NewID: c.newID, Pools: c.pools()}), shut); ok || !global {
 			return a, ok, nil
 		}

@@ -32,7 +32,7 @@ func (c *Control) Late() []waits.Late {
 		return nil
 	}
 	s := c.o.State.Snapshot()
-	all := waits.Of(s, c.unavailable(s))
+	all := waits.Of(s, c.failover.Load().Unavailable(s))
 	c.waiting.Lock()
 	defer c.waiting.Unlock()
 	return c.waiting.tracker.Evaluate(c.o.Now(), all)

@@ -59,7 +59,7 @@ func (c *Control) Simulate(ctx context.Context, q SimulateRequest) (SimulateResu
 		if s, err = c.beforePlan(ctx, "try"); err != nil {
 			return SimulateResult{}, err
 		}
-		see, env.Unavailable, env.Pools = c.fleetObservation(s), c.unavailable(s), c.pools()
+		see, env.Unavailable, env.Pools = c.fleetObservation(s), c.failover.Load().Unavailable(s), c.pools()
 	} else {
 		_, saved, err := node.Load(bytes.NewReader(q.Snapshot))
 		if err != nil {
@@ -90,5 +90,5 @@ func (c *Control) FailoverCapacity(ctx context.Context) ([]FailoverRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	return failover.Capacity(s, placement.Env{Now: c.o.Now().UTC(), NewID: func() string { return "" }, Unavailable: c.unavailable(s)})
+	return failover.Capacity(s, placement.Env{Now: c.o.Now().UTC(), NewID: func() string { return "" }, Unavailable: c.failover.Load().Unavailable(s)})
 }

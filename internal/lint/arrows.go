@@ -54,7 +54,7 @@ var arrows = map[string][]string{
 	"cluster/scheduler/admission":   {"cluster/scheduler/placement", "cluster/capacity", "cluster/state", "allocator", "forecast"},
 	"cluster/scheduler/rebalance":   {"cluster/scheduler/placement", "cluster/scheduler/moves", "cluster/state", "migration"},
 	"cluster/scheduler/drain":       {"cluster/scheduler/placement", "cluster/scheduler/moves", "cluster/state", "migration"},
-	"cluster/scheduler/failover":    {"cluster/scheduler/placement", "cluster/scheduler/moves", "cluster/state", "migration"},
+	"cluster/scheduler/failover":    {"cluster/scheduler/placement", "cluster/scheduler/moves", "cluster/state", "cluster/lease", "cluster/agent", "migration"},
 	"cluster/scheduler/simulate":    {"cluster/scheduler/placement", "cluster/scheduler/moves", "cluster/scheduler/admission", "cluster/state", "allocator", "migration"},
 	"cluster/scheduler/rightsizing": {"cluster/capacity", "cluster/state", "cluster/agent", "allocator/rightsizing", "forecast"},
 
