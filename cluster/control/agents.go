@@ -12,12 +12,13 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// Desired implements agent.Leader.
+// Desired implements agent.Leader. It answers after a check of this server's leadership that began after the call.
 func (c *Control) Desired(ctx context.Context, host string) (agent.Desired, <-chan struct{}, error) {
-	w, err := c.desiredFor(ctx, host)
-	if err != nil {
+	t := c.current.Load() // before the check: other leaders may have sent newer desired states since an earlier term
+	if err := c.o.Log.Linearize(ctx); err != nil {
 		return agent.Desired{}, nil, fmt.Errorf("%w: %w", ErrNoLeader, err)
 	}
+	w := t.desired.to(c.o.State, host)
 	return w.desired, w.changed, nil
 }
 
@@ -132,6 +133,7 @@ func specOf(images func(string) (state.Image, bool), meta state.Meta, g *state.G
 
 // Report implements agent.Leader. It proposes what must be in the log; the rest is kept as the latest report of that host.
 func (c *Control) Report(ctx context.Context, r agent.Report) error {
+	t := c.current.Load()
 	s := c.o.State.Snapshot()
 	if m, _ := s.Meta(); len(r.Statuses) > 0 && r.Epoch < m.Epoch {
 		// What it reports is the end of steps that were wanted before the restore.
@@ -141,7 +143,7 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 		if err := c.recordHost(ctx, s, r); err != nil {
 			return fmt.Errorf("report of host %s: %w", r.Host, err)
 		}
-		if err := c.recordVMs(ctx, s, r); err != nil {
+		if err := c.recordVMs(ctx, t, s, r); err != nil {
 			return fmt.Errorf("report of host %s: %w", r.Host, err)
 		}
 		if err := c.recordMoves(ctx, s, r); err != nil {
@@ -154,62 +156,19 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 			return fmt.Errorf("report of host %s: %w", r.Host, err)
 		}
 	}
-	c.rightsizing.Load().Observe(s, r, c.o.Now().UTC())
-	c.admissionMargin.Load().heard(r.Host, r.Available, c.o.Now().UTC())
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	live, reported := c.live[r.Host]
-	if !reported || live.Reach != r.Reach {
-		defer c.wakeLoop()
+	if t.over() { // what the next term knows of hosts must have been reported in it
+		return fmt.Errorf("report of host %s: %w: term %d is over", r.Host, ErrNoLeader, t.number)
 	}
-	live.Reach, live.Error, live.Hangs = r.Reach, r.Error, HangsOf(live.Hangs, r.Hangs, c.o.Now())
-	if r.Index > live.Shrunk && c.moves.on.Load() {
-		defer c.wakeLoop() // a move may wait for it
+	t.rightsizing.Observe(s, r, c.o.Now().UTC())
+	t.admissionMargin.heard(r.Host, r.Available, c.o.Now().UTC())
+	n := t.reports.take(r, c.o.Now())
+	if n.incoming {
+		t.relisted.Add(1)
 	}
-	live.Shrunk = max(live.Shrunk, r.Index)
-	if len(r.Lacking) == 0 {
-		live.Synced = max(live.Synced, r.Index)
+	if n.reach || n.incoming || n.shrunk && t.moves.on.Load() { // a move may wait for it
+		c.wakeLoop()
 	}
-	if r.Reach {
-		live.Unmanaged = r.Unmanaged
-	}
-	if r.Reach && r.Running != nil {
-		if !slices.Equal(incoming(live.Running), incoming(r.Running)) {
-			c.relisted.Add(1)
-			defer c.wakeLoop()
-		}
-		live.Running, live.Listed = r.Running, c.o.Now()
-		if r.Index > 0 || len(r.Running) > 0 { // what begins a round has no index, and is as good as the one before if nothing runs
-			if live.ListedFor = r.Index; len(r.Hangs) > 0 { // what hangs may bring up a VM that is not listed
-				live.ListedFor = 0
-			}
-		}
-	}
-	c.moves.observe(r)
-	live.Moves = r.Moves
-	live.Resumes = r.Resumes
-	live.MissingRoutes = r.MissingRoutes
-	if r.Migrates.CPUModel != "" {
-		live.Migrates = r.Migrates
-	}
-	if r.Samples != nil {
-		live.VMs, live.Pressure, live.Sampled = make(map[string]agent.Sample, len(r.Samples)), r.Pressure, c.o.Now().UTC()
-		for _, m := range r.Samples {
-			live.VMs[m.VM] = m
-		}
-	}
-	c.live[r.Host] = live
 	return nil
-}
-
-// incoming returns the instances that run nothing where they are.
-func incoming(running []agent.Instance) (out []agent.Instance) {
-	for _, i := range running {
-		if i.Incoming {
-			out = append(out, i)
-		}
-	}
-	return out
 }
 
 func (c *Control) recordHost(ctx context.Context, s *state.Snapshot, r agent.Report) error {
@@ -226,7 +185,7 @@ func (c *Control) recordHost(ctx context.Context, s *state.Snapshot, r agent.Rep
 	return c.propose(ctx, state.KindHostReport, now)
 }
 
-func (c *Control) recordVMs(ctx context.Context, s *state.Snapshot, r agent.Report) error {
+func (c *Control) recordVMs(ctx context.Context, t *term, s *state.Snapshot, r agent.Report) error {
 	body := state.VMReport{Host: r.Host}
 	for _, st := range r.Statuses {
 		vm, ok := s.VM(st.VM)
@@ -238,11 +197,12 @@ func (c *Control) recordVMs(ctx context.Context, s *state.Snapshot, r agent.Repo
 		case agent.PhaseStayed, agent.PhaseArrived, agent.PhaseLeft: // the end of a move: see recordMoves
 			continue
 		case agent.PhaseRoom:
-			from, reported := c.resumes(vm.Host)
+			// Whether the source resumes VMs that a migration left paused there.
+			from, reported := t.reports.of(vm.Host)
 			if !reported { // the agent reports it again
 				continue
 			}
-			now.Room, now.Resumes = true, st.Resumes && from
+			now.Room, now.Resumes = true, st.Resumes && from.Resumes
 		case agent.PhaseStarting:
 			if now.Phase = state.Starting; vm.Phase != state.Starting || vm.Reason == st.Reason {
 				continue
@@ -261,14 +221,6 @@ func (c *Control) recordVMs(ctx context.Context, s *state.Snapshot, r agent.Repo
 	}
 	sort.SliceStable(body.VMs, func(a, b int) bool { return body.VMs[a].VM < body.VMs[b].VM })
 	return c.propose(ctx, state.KindVMReport, body)
-}
-
-// resumes says whether the agent of a host resumes VMs that a migration left paused there.
-func (c *Control) resumes(host string) (it, reported bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	live, reported := c.live[host]
-	return live.Resumes, reported
 }
 
 // recordMoves closes moves by the reports of the hypervisors: a VM that runs on the target has arrived, one whose move ended

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,9 +23,7 @@ import (
 	"evenkeel/cluster/scheduler/admission"
 	"evenkeel/cluster/scheduler/failover"
 	"evenkeel/cluster/scheduler/placement"
-	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
-	"evenkeel/cluster/waits"
 )
 
 // Log takes decisions into the replicated log: *node.Node.
@@ -74,41 +71,23 @@ type Options struct {
 // Fence turns a host's power off by its fence device.
 type Fence = failover.Fence
 
-// Control is the leader's service. Safe for concurrent use.
+// Control is the leader's service: what outlives terms, and the term. Safe for concurrent use.
 type Control struct {
 	o   Options
 	log *slog.Logger
 
 	// planning holds one while a plan is made, one at a time: plans made side by side would only conflict.
 	planning chan struct{}
-	queue    admission.QueueCache    // under planning
 	capacity admission.CapacityIndex // under planning
 	inflight inflightPlans
 
-	wake            chan struct{} // wakes the loop
-	desired         desiredCache
-	counters        counters
-	moves           moving
-	drains          draining
-	rightsizing     atomic.Pointer[rightsizing.Runner] // of this term
-	failover        atomic.Pointer[failover.Runner]    // of this term
-	admissionMargin atomic.Pointer[admissionMargin]    // of this term
-	evaluations     atomic.Uint64                      // of needs after which VMs may be started again
-	used            tokenUses
-	waiting         struct {
-		sync.Mutex
-		tracker waits.Tracker
-	}
-	relisted atomic.Uint64 // counts changes of what migrations left behind, or bring
+	wake   chan struct{} // wakes the loop
+	used   tokenUses
+	fenced fenceCounts
+	ids    ids
 
-	mu   sync.Mutex
-	term uint64
-	live map[string]HostLive
-	ids  io.Reader
+	current atomic.Pointer[term] // in which this server leads, or led last
 }
-
-// tries is how often a request is planned before it gives up because the state keeps changing.
-const tries = 8
 
 // New makes the service. It answers requests that need no leader; call StartTerm for each term in which its server leads.
 func New(o Options) *Control {
@@ -127,34 +106,22 @@ func New(o Options) *Control {
 	if o.Clock == nil {
 		o.Clock = lease.Boottime
 	}
-	c := &Control{o: o, log: o.Logger, live: map[string]HostLive{}, wake: make(chan struct{}, 1), planning: make(chan struct{}, 1),
-		ids: ulid.Monotonic(o.Entropy, 0), desired: desiredCache{by: map[string]cachedDesired{}}}
-	c.admissionMargin.Store(newAdmissionMargin())
-	c.failover.Store(c.newFailover()) // of a server that does not lead: it knows nothing
-	c.rightsizing.Store(c.newRightsizing())
+	c := &Control{o: o, log: o.Logger, wake: make(chan struct{}, 1), planning: make(chan struct{}, 1), ids: newIDs(o.Entropy, o.Now)}
+	c.current.Store(c.newTerm(0)) // of a server that has not led: it knows nothing
 	return c
 }
 
 // StartTerm begins a term in which this server leads: nothing is known of any host, and each lease counts as renewed now.
 // It makes the cluster if the state is empty, with that id; "" = a new one.
-func (c *Control) StartTerm(ctx context.Context, term uint64, id string) error {
-	c.failover.Load().End() // before the next counts each lease as renewed
-	c.mu.Lock()
-	c.term, c.live = term, map[string]HostLive{}
-	c.mu.Unlock()
-	c.failover.Store(c.newFailover())
-	c.desired.startTerm(term)
-	c.counters.startTerm()
-	c.moves.startTerm()
-	c.drains.startTerm()
+func (c *Control) StartTerm(ctx context.Context, number uint64, id string) error {
+	c.current.Load().failover.End() // before the next term counts each lease as renewed
+	c.current.Store(c.newTerm(number))
 	s := c.o.State.Snapshot()
-	c.admissionMargin.Store(newAdmissionMargin())
-	c.rightsizing.Store(c.newRightsizing())
 	if _, ok := s.Meta(); ok {
 		return nil
 	}
 	if id == "" {
-		id = c.newID()
+		id = c.ids.next()
 	}
 	if err := c.propose(ctx, state.KindInit, state.Init{ID: id, Settings: c.o.Settings}); err != nil {
 		return fmt.Errorf("make the cluster: %w", err)
@@ -162,28 +129,21 @@ func (c *Control) StartTerm(ctx context.Context, term uint64, id string) error {
 	return nil
 }
 
-func (c *Control) newID() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return ulid.MustNew(ulid.Timestamp(c.o.Now()), c.ids).String()
+// ids makes ids that ascend.
+type ids struct {
+	mu      *sync.Mutex // protects entropy, which each id changes
+	entropy io.Reader
+	now     func() time.Time
 }
 
-func (c *Control) env() placement.Env {
-	s := c.o.State.Snapshot()
-	return c.withMargin(s, placement.Env{Now: c.o.Now().UTC(), NewID: c.newID, Unavailable: c.failover.Load().Unavailable(s), Awaited: c.failover.Load().Awaited(s), Lists: c.lists, Pools: c.pools()})
+func newIDs(entropy io.Reader, now func() time.Time) ids {
+	return ids{&sync.Mutex{}, ulid.Monotonic(entropy, 0), now}
 }
 
-// lists returns the hosts whose hypervisor last listed a VM of that id.
-func (c *Control) lists(vm string) (hosts []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for name, live := range c.live {
-		if slices.ContainsFunc(live.Running, func(i agent.Instance) bool { return i.VM == vm }) {
-			hosts = append(hosts, name)
-		}
-	}
-	slices.Sort(hosts)
-	return hosts
+func (i ids) next() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return ulid.MustNew(ulid.Timestamp(i.now()), i.entropy).String()
 }
 
 // propose proposes a command and returns its outcome.
@@ -223,35 +183,33 @@ func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
 			return nil, fmt.Errorf("%w: %w", ErrNoLeader, err)
 		}
 	}
+	t := c.current.Load()
 	v := &View{Snapshot: c.o.State.Snapshot(), now: c.o.Now(), Leader: c.o.Log.Leader()}
 	v.syncedUpTo = func(host string) uint64 {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.live[host].Synced
+		live, _ := t.reports.of(host)
+		return live.Synced
 	}
-	v.fill = sync.OnceFunc(func() { c.fill(v) })
+	v.fill = sync.OnceFunc(func() { t.fill(v) })
 	v.Late = sync.OnceValue(c.Late)
-	v.blockers, v.recommendations, v.period = c.drains.of, sync.OnceValue(c.rightsizing.Load().Recommendations), c.o.Period
-	v.withMargin = func(env placement.Env) placement.Env { return c.withMargin(v.Snapshot, env) }
+	v.blockers, v.recommendations, v.period = t.drains.of, sync.OnceValue(t.rightsizing.Recommendations), c.o.Period
+	v.withMargin = func(env placement.Env) placement.Env { return t.withMargin(v.Snapshot, env) }
 	return v, nil
 }
 
-// fill adds to a view what agents reported, all at one time.
-func (c *Control) fill(v *View) {
-	f := c.failover.Load()
-	v.leases, v.unavailable, v.availability = map[string]leaseView{}, f.Unavailable(v.Snapshot), c.admissionMargin.Load().reported()
-	c.mu.Lock()
-	v.live = maps.Clone(c.live)
-	c.mu.Unlock()
+// fill adds to a view what agents reported.
+func (t *term) fill(v *View) {
+	v.live, v.leases = t.reports.all(), map[string]leaseView{}
+	v.unavailable, v.availability = t.failover.Unavailable(v.Snapshot), t.admissionMargin.reported()
 	v.EachHost(func(h *state.Host) bool {
-		ago, renewed := f.Heard(h.Name)
+		ago, renewed := t.failover.Heard(h.Name)
+		leased := t.c.o.Lease
 		switch {
 		case h.Lost.Proof != "":
 			v.leases[h.Name] = leaseView{"lost", -1}
-		case !renewed && ago < c.o.Lease:
+		case !renewed && ago < leased:
 		case !renewed:
 			v.leases[h.Name] = leaseView{"over", -1}
-		case ago < c.o.Lease:
+		case ago < leased:
 			v.leases[h.Name] = leaseView{"held", ago}
 		default:
 			v.leases[h.Name] = leaseView{"over", ago}
@@ -283,10 +241,9 @@ func (c *Control) Ready() error {
 	if !c.o.Log.Leads() {
 		return ErrNoLeader
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	t := c.current.Load()
 	for _, h := range c.o.Hosts {
-		if _, ok := c.live[h]; !ok {
+		if _, ok := t.reports.of(h); !ok {
 			return fmt.Errorf("host %s has not reported yet", h)
 		}
 	}
@@ -357,7 +314,7 @@ func (c *Control) try(ctx context.Context, verb, name, print string, call Call, 
 			continue
 		}
 		if a.Plan == nil {
-			if err := c.allReported(s, verb+" "+name+": it does not fit so far"); err != nil {
+			if err := c.current.Load().allReported(s, verb+" "+name+": it does not fit so far"); err != nil {
 				return r, false, err
 			}
 			return Result{DryRun: call.DryRun, Decision: a.Decision}, false, &Refused{Decision: a.Decision}
@@ -369,7 +326,7 @@ func (c *Control) try(ctx context.Context, verb, name, print string, call Call, 
 			return r, false, nil
 		}
 		a.Plan.Text += askedBy(ctx) // of the event alone
-		a.Plan.Operation = &state.Operation{ID: c.newID(), Kind: verb, VC: a.Plan.VC.ID, Name: a.Plan.VC.Name, At: c.o.Now().UTC()}
+		a.Plan.Operation = &state.Operation{ID: c.ids.next(), Kind: verb, VC: a.Plan.VC.ID, Name: a.Plan.VC.Name, At: c.o.Now().UTC()}
 		if call.IdempotencyKey != "" {
 			a.Plan.Remembered = &state.Remembered{Key: call.IdempotencyKey, Fingerprint: print, Operation: a.Plan.Operation.ID}
 		}

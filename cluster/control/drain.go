@@ -92,7 +92,7 @@ func (c *Control) Drain(ctx context.Context, host string, q DrainRequest, call C
 }
 
 func (c *Control) tryDrain(ctx context.Context, host string, q DrainRequest, print string, call Call) (DrainResult, bool, error) {
-	what := "drain host " + host
+	t, what := c.current.Load(), "drain host "+host
 	if _, err := c.before(ctx, what); err != nil {
 		return DrainResult{}, false, err
 	}
@@ -115,13 +115,13 @@ func (c *Control) tryDrain(ctx context.Context, host string, q DrainRequest, pri
 	case h.Lost.Proof != "":
 		return DrainResult{}, false, fmt.Errorf("host %s is lost, and what ran there with it: %s: %w", host, h.Lost.Text, ErrConflict)
 	}
-	body, a, err := c.drainOf(s, h, q)
+	body, a, err := t.drainOf(s, h, q)
 	if err != nil {
 		return DrainResult{}, false, fmt.Errorf("%s: %w", what, err)
 	}
 	r := DrainResult{Host: host, Plan: a.Plan, Blockers: a.Blockers, DryRun: call.DryRun}
 	if len(a.Blockers) > 0 {
-		if err := c.allReported(s, what); err != nil {
+		if err := t.allReported(s, what); err != nil {
 			return r, false, err
 		}
 	}
@@ -132,14 +132,14 @@ func (c *Control) tryDrain(ctx context.Context, host string, q DrainRequest, pri
 	case len(a.Blockers) > 0 && q.OnBlocked == drain.OnBlockedStop:
 		return r, false, &Blocked{Host: host, Blockers: a.Blockers}
 	}
-	body.Operation = &state.Operation{ID: c.newID(), Kind: "drain", Name: host, Host: host, At: c.o.Now().UTC(), MovePlan: body.Drain.Plan}
+	body.Operation = &state.Operation{ID: c.ids.next(), Kind: "drain", Name: host, Host: host, At: c.o.Now().UTC(), MovePlan: body.Drain.Plan}
 	if call.IdempotencyKey != "" {
 		body.Remembered = &state.Remembered{Key: call.IdempotencyKey, Fingerprint: print, Operation: body.Operation.ID}
 	}
 	if err := c.propose(ctx, state.KindDrain, body); err != nil {
 		return DrainResult{}, errors.Is(err, state.ErrConflict), fmt.Errorf("%s: %w", what, err)
 	}
-	c.drains.found(host, a.Blockers)
+	t.drains.found(host, a.Blockers)
 	after := c.o.State.Snapshot()
 	r.Operation, _ = after.Operation(body.Operation.ID)
 	if p, ok := after.MovePlan(body.Drain.Plan); ok {
@@ -149,8 +149,8 @@ func (c *Control) tryDrain(ctx context.Context, host string, q DrainRequest, pri
 }
 
 // drainOf returns the drain of a host as it would begin now.
-func (c *Control) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*state.HostDrain, drain.Answer, error) {
-	now := c.o.Now().UTC()
+func (t *term) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*state.HostDrain, drain.Answer, error) {
+	now := t.c.o.Now().UTC()
 	d := h.Drain.Begin(state.Drain{MaxBytes: -1, OnBlocked: q.OnBlocked, By: q.By, Reason: q.Reason}, now)
 	if q.Deadline > 0 {
 		d.Deadline = now.Add(q.Deadline)
@@ -166,7 +166,7 @@ func (c *Control) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*sta
 	if q.Deadline == 0 { // else there is no time for what need not be
 		o.OptionalBytes, o.MinGain = drain.OptionalMoves(s)
 	}
-	f := c.drainFleet(s, supersedes, nil)
+	f := t.drainFleet(s, supersedes, nil)
 	for _, name := range q.OtherHosts {
 		at := f.Host(name)
 		if at < 0 {
@@ -181,7 +181,7 @@ func (c *Control) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*sta
 	body := &state.HostDrain{Host: h.Name, Drain: d, Version: h.Drain.Index}
 	a.Plan.By, a.Plan.Text = q.By, q.Reason
 	if len(a.Plan.Steps) > 0 {
-		a.Plan.ID = c.newID()
+		a.Plan.ID = t.c.ids.next()
 		body.Drain.Plan = a.Plan.ID
 		body.MovePlan = &state.MovePlanPut{Plan: a.Plan, Supersedes: supersedes}
 	}
@@ -192,9 +192,9 @@ func (c *Control) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*sta
 const drainEffort = 20_000_000
 
 // drainFleet is the cluster as drains are planned on it.
-func (c *Control) drainFleet(s *state.Snapshot, supersedes []string, keep map[string]string) *moves.Fleet {
+func (t *term) drainFleet(s *state.Snapshot, supersedes []string, keep map[string]string) *moves.Fleet {
 	meta, _ := s.Meta()
-	return moves.NewFleet(s, c.env(), c.fleetObservation(s), moves.Options{Supersedes: supersedes, Pinned: keep, CopyStorage: meta.Settings.Moves.CopyStorage, Steps: drainEffort})
+	return moves.NewFleet(s, t.env(), t.reports.fleet(s), moves.Options{Supersedes: supersedes, Pinned: keep, CopyStorage: meta.Settings.Moves.CopyStorage, Steps: drainEffort})
 }
 
 // Undrain makes a host take VMs again, and ends its drain: moves under way end, nothing is moved back.
@@ -220,7 +220,7 @@ func (c *Control) Undrain(ctx context.Context, host string, call Call) error {
 		}
 		err = c.propose(ctx, state.KindDrain, body)
 		if err == nil {
-			c.drains.found(host, nil)
+			c.current.Load().drains.found(host, nil)
 			return nil
 		}
 		if !errors.Is(err, state.ErrConflict) || n >= tries {
@@ -264,11 +264,12 @@ func (c *Control) DrainBatches(ctx context.Context) ([]DrainBatch, []Undrainable
 	if err != nil {
 		return nil, nil, err
 	}
-	f := c.drainFleet(s, nil, nil)
+	t := c.current.Load()
+	f := t.drainFleet(s, nil, nil)
 	var groups []DrainBatch
 	var stuck []Undrainable
 	var hosts []int
-	out := c.failover.Load().Unavailable(s)
+	out := t.failover.Unavailable(s)
 	for i, h := range s.Hosts() {
 		switch {
 		case out[h.Name] != "":
@@ -331,7 +332,8 @@ func (c *Control) Empty(ctx context.Context, host string) (EmptyView, error) {
 	if !ok {
 		return out, fmt.Errorf("host %s: %w", host, ErrNotFound)
 	}
-	w, at := c.inventoryOf(s, h)
+	t := c.current.Load()
+	w, at := t.reports.inventory(s, h, t.failover.WhyUnavailable(s, host))
 	out.At, out.Unmanaged = at, w.Unmanaged
 	for _, name := range w.Running {
 		if !slices.Contains(w.Unmanaged, name) {
@@ -347,23 +349,4 @@ func (c *Control) Empty(ctx context.Context, host string) (EmptyView, error) {
 	slices.Sort(out.VMs)
 	out.Empty = w.Listed && w.Unavailable == "" && len(out.VMs)+len(out.Unmanaged) == 0
 	return out, nil
-}
-
-// inventoryOf returns the last list of a host's hypervisor, and when it was reported; zero: none was in this term.
-func (c *Control) inventoryOf(s *state.Snapshot, h state.Host) (drain.HostInventory, time.Time) {
-	c.mu.Lock()
-	live := c.live[h.Name]
-	c.mu.Unlock()
-	w := drain.HostInventory{Unavailable: c.failover.Load().WhyUnavailable(s, h.Name), Listed: live.Reach && live.ListedFor > 0 && live.ListedFor >= h.Version}
-	for _, i := range live.Running {
-		vm, known := s.VM(i.VM)
-		name := i.Name
-		if known {
-			name = vm.Name
-		} else {
-			w.Unmanaged = append(w.Unmanaged, name)
-		}
-		w.Running = append(w.Running, name)
-	}
-	return w, live.Listed
 }

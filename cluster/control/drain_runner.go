@@ -20,18 +20,14 @@ type draining struct {
 	blockers map[string][]Blocker // by host: that were found last
 }
 
-func (d *draining) startTerm() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.blockers = map[string][]Blocker{}
-}
+func newDraining() draining { return draining{blockers: map[string][]Blocker{}} }
 
 func (d *draining) found(host string, blockers []Blocker) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(blockers) == 0 {
 		delete(d.blockers, host)
-	} else if d.blockers != nil {
+	} else {
 		d.blockers[host] = blockers
 	}
 }
@@ -47,15 +43,15 @@ const drainEvery = time.Second
 
 // emptyHosts drains the hosts that have a drain, or reports why they are not empty, until ctx ends. The moves that it plans are
 // carried out as those of any plan.
-func (c *Control) emptyHosts(ctx context.Context) {
+func (t *term) emptyHosts(ctx context.Context) {
 	states := drainState{map[string]time.Time{}, map[string]time.Time{}}
 	for ctx.Err() == nil {
-		changed := c.o.State.Snapshot().Watch()
+		changed := t.c.o.State.Snapshot().Watch()
 		var tick <-chan time.Time
-		if c.o.Log.Leads() {
-			some, err := c.drainHosts(ctx, states)
+		if t.c.o.Log.Leads() {
+			some, err := t.drainHosts(ctx, states)
 			if err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoLeader) {
-				c.log.Warn("drains", "error", err)
+				t.c.log.Warn("drains", "error", err)
 			}
 			if some || err != nil {
 				tick = time.After(drainEvery)
@@ -82,9 +78,9 @@ type drainState struct {
 }
 
 // drainHosts takes the next step for every host with a drain. some: there are such hosts that are not empty.
-func (c *Control) drainHosts(ctx context.Context, states drainState) (some bool, err error) {
+func (t *term) drainHosts(ctx context.Context, states drainState) (some bool, err error) {
 	var hosts []string
-	s := c.o.State.Snapshot()
+	s := t.c.o.State.Snapshot()
 	if m, ok := s.Meta(); !ok || m.RecoveryFreeze.On() {
 		return false, nil
 	}
@@ -96,7 +92,7 @@ func (c *Control) drainHosts(ctx context.Context, states drainState) (some bool,
 	})
 	var faults []error
 	for _, name := range hosts {
-		if e := c.drainHost(ctx, name, states); e != nil {
+		if e := t.drainHost(ctx, name, states); e != nil {
 			faults = append(faults, fmt.Errorf("drain of host %s: %w", name, e))
 		}
 	}
@@ -106,18 +102,18 @@ func (c *Control) drainHosts(ctx context.Context, states drainState) (some bool,
 	return len(hosts) > 0, errors.Join(faults...)
 }
 
-func (c *Control) drainHost(ctx context.Context, name string, states drainState) error {
-	if err := c.plan(ctx); err != nil {
+func (t *term) drainHost(ctx context.Context, name string, states drainState) error {
+	if err := t.c.plan(ctx); err != nil {
 		return err
 	}
-	defer c.planned()
-	s := c.o.State.Snapshot()
+	defer t.c.planned()
+	s := t.c.o.State.Snapshot()
 	h, ok := s.Host(name)
 	if !ok {
 		return nil
 	}
-	env := c.env()
-	w, _ := c.inventoryOf(s, h)
+	env := t.env()
+	w, _ := t.reports.inventory(s, h, env.Unavailable[name])
 	if w.Unavailable == "" {
 		delete(states.unavailable, name)
 	} else {
@@ -135,7 +131,7 @@ func (c *Control) drainHost(ctx context.Context, name string, states drainState)
 	planned := false
 	step, err := drain.Next(s, h, w, env, func(supersedes []string, keep map[string]string) *moves.Fleet {
 		planned = true
-		return c.drainFleet(s, supersedes, keep)
+		return t.drainFleet(s, supersedes, keep)
 	})
 	if err != nil {
 		return err
@@ -146,16 +142,16 @@ func (c *Control) drainHost(ctx context.Context, name string, states drainState)
 	switch {
 	case step.Put != nil:
 		d := step.Put.Drain
-		c.log.Info("drain", "host", name, "state", d.State, "plan", d.Plan, "text", d.Text)
-		err = c.propose(ctx, state.KindDrain, step.Put)
+		t.c.log.Info("drain", "host", name, "state", d.State, "plan", d.Plan, "text", d.Text)
+		err = t.propose(ctx, state.KindDrain, step.Put)
 	case step.Stop != nil:
-		c.log.Info("drain", "host", name, "shuts down", len(step.Stop.VMs), "text", step.Stop.Text)
-		if err = c.inflight.drained(ctx); err == nil {
-			err = c.propose(ctx, state.KindPlan, step.Stop)
+		t.c.log.Info("drain", "host", name, "shuts down", len(step.Stop.VMs), "text", step.Stop.Text)
+		if err = t.c.inflight.drained(ctx); err == nil {
+			err = t.propose(ctx, state.KindPlan, step.Stop)
 		}
 	}
 	if err == nil && step.Blockers != nil {
-		c.drains.found(name, step.Blockers)
+		t.drains.found(name, step.Blockers)
 	}
 	if errors.Is(err, state.ErrConflict) {
 		return nil // the state moved on, and that wakes us

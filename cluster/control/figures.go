@@ -26,13 +26,27 @@ type HostStats struct {
 // FenceCount counts how often fence devices were asked to turn a host off, by the outcome.
 type FenceCount struct{ Proved, Failed int }
 
-// counters are counted and measured for monitoring; no decision rests on them.
-type counters struct {
-	mu         sync.Mutex
-	fenced     map[string]FenceCount
-	clocks     map[string]*rate
-	watched    map[string]bool
-	duplicates map[string][2]time.Time // VMs that two hosts report to run, and when the two took the samples that first showed it
+// fenceCounts counts the outcomes of fence devices. They outlive terms.
+type fenceCounts struct {
+	mu sync.Mutex // protects by
+	by map[string]FenceCount
+}
+
+// hostClocks is what renewals of a term say besides what leases depend on; no decision rests on it.
+type hostClocks struct {
+	mu      sync.Mutex // protects both maps
+	clocks  map[string]*rate
+	watched map[string]bool
+}
+
+func newHostClocks() hostClocks {
+	return hostClocks{clocks: map[string]*rate{}, watched: map[string]bool{}}
+}
+
+// duplicates are VMs that two hosts reported to run in this term, and when the two took the samples that first showed it.
+type duplicates struct {
+	mu    sync.Mutex // protects first, and makes one evaluation one step
+	first map[string][2]time.Time
 }
 
 // rate is the rate of a host's clock against this server's.
@@ -51,20 +65,10 @@ const (
 	maxRateWindow = time.Hour
 )
 
-// startTerm begins a term: nothing is known of any host. The counts of fence devices stay.
-func (f *counters) startTerm() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.clocks, f.watched, f.duplicates = map[string]*rate{}, map[string]bool{}, map[string][2]time.Time{}
-}
-
 // renewed notes what a renewal has besides what the lease depends on.
-func (f *counters) renewed(r agent.Renewal, here lease.Instant) {
+func (f *hostClocks) renewed(r agent.Renewal, here lease.Instant) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.clocks == nil {
-		f.clocks, f.watched = map[string]*rate{}, map[string]bool{}
-	}
 	f.watched[r.Host] = r.Watched
 	if r.At == 0 { // of a version that does not send it
 		return
@@ -86,42 +90,43 @@ func (f *counters) renewed(r agent.Renewal, here lease.Instant) {
 // countedFence counts the outcomes.
 type countedFence struct {
 	Fence
-	counters *counters
+	counts *fenceCounts
 }
 
 // Off implements Fence.
 func (c countedFence) Off(ctx context.Context, host string) (string, error) {
 	proof, err := c.Fence.Off(ctx, host)
-	f := c.counters
+	f := c.counts
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.fenced == nil {
-		f.fenced = map[string]FenceCount{}
+	if f.by == nil {
+		f.by = map[string]FenceCount{}
 	}
-	n := f.fenced[host]
+	n := f.by[host]
 	if err == nil {
 		n.Proved++
 	} else {
 		n.Failed++
 	}
-	f.fenced[host] = n
+	f.by[host] = n
 	return proof, err
 }
 
 // Fenced returns how often this server asked devices to turn hosts off, by host.
 func (c *Control) Fenced() map[string]FenceCount {
-	c.counters.mu.Lock()
-	defer c.counters.mu.Unlock()
-	return maps.Clone(c.counters.fenced)
+	c.fenced.mu.Lock()
+	defer c.fenced.mu.Unlock()
+	return maps.Clone(c.fenced.by)
 }
 
 // HostStats returns the statistics of all hosts, on the server that leads.
 func (c *Control) HostStats(v *View) map[string]HostStats {
+	t := c.current.Load()
 	meta, _ := v.Meta()
 	out := map[string]HostStats{}
 	for _, h := range v.Hosts() {
 		var x HostStats
-		if verdict := c.failover.Load().Judge(h, meta); h.Lost.Proof == "" && !verdict.Leased && !verdict.Over && verdict.In < 0 {
+		if verdict := t.failover.Judge(h, meta); h.Lost.Proof == "" && !verdict.Leased && !verdict.Over && verdict.In < 0 {
 			for _, vm := range v.VMsOn(h.Name) {
 				if vc, _ := v.VC(vm.VC); vm.ConsumesResources() && vc.Restartable() {
 					x.Unproved++
@@ -130,11 +135,11 @@ func (c *Control) HostStats(v *View) map[string]HostStats {
 		}
 		out[h.Name] = x
 	}
-	c.counters.mu.Lock()
-	defer c.counters.mu.Unlock()
+	t.clocks.mu.Lock()
+	defer t.clocks.mu.Unlock()
 	for name, x := range out {
-		x.Watched = c.counters.watched[name]
-		if r := c.counters.clocks[name]; r != nil {
+		x.Watched = t.clocks.watched[name]
+		if r := t.clocks.clocks[name]; r != nil {
 			x.Rate, x.RateKnown = r.value, r.known
 		}
 		out[name] = x
@@ -158,7 +163,7 @@ func (c *Control) Duplicates(v *View) []string {
 			}
 		}
 	}
-	f := &c.counters
+	f := &c.current.Load().duplicates
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := map[string][2]time.Time{}
@@ -172,7 +177,7 @@ func (c *Control) Duplicates(v *View) []string {
 		if b.Before(a) {
 			a, b = b, a
 		}
-		first, seen := f.duplicates[id]
+		first, seen := f.first[id]
 		if !seen {
 			first = [2]time.Time{a, b}
 		}
@@ -181,6 +186,6 @@ func (c *Control) Duplicates(v *View) []string {
 			out = append(out, id)
 		}
 	}
-	f.duplicates = now
+	f.first = now
 	return out
 }

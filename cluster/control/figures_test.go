@@ -12,7 +12,7 @@ import (
 
 // The rate of a host's clock follows from its renewals, once they have come for long enough, of one run of the machine.
 func TestClockRate(t *testing.T) {
-	var f counters
+	f := newHostClocks()
 	renew := func(here time.Duration, fast float64, boot string) {
 		f.renewed(agent.Renewal{Host: "h", Boot: boot, At: lease.Instant(float64(here)*fast) + time.Hour}, here)
 	}

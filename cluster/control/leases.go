@@ -10,11 +10,14 @@ import (
 	"evenkeel/cluster/state"
 )
 
+// DefaultLease is how long a host may run restartable VMs without a renewal by the leader.
+const DefaultLease = failover.DefaultLease
+
 // Renew implements agent.Leader. It answers after a check of this server's leadership that began after the
 // request arrived, and after the log has what the renewal says of how the host enforces its lease.
 func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, error) {
-	began := c.termNow()
-	c.counters.renewed(r, c.o.Clock())
+	t := c.current.Load()
+	t.clocks.renewed(r, c.o.Clock())
 	if err := c.o.Log.Linearize(ctx); err != nil {
 		return agent.Grant{}, fmt.Errorf("renew the lease of host %s: %w: %w", r.Host, ErrNoLeader, err)
 	}
@@ -38,15 +41,14 @@ func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, erro
 		s = c.o.State.Snapshot()
 	}
 	meta, _ := s.Meta()
-	term := c.termNow()
-	switch err := c.failover.Load().Renewed(r.Host); {
+	switch err := t.failover.Renewed(r.Host); {
 	case errors.Is(err, failover.ErrEnded):
 		return agent.Grant{}, fmt.Errorf("renew the lease of host %s: %w: %w", r.Host, ErrNoLeader, err)
 	case err != nil:
 		return agent.Grant{}, fmt.Errorf("renew the lease of host %s: %w", r.Host, err)
 	}
-	w := c.desired.to(c.o.State, r.Host, began) // its index: the agent would refuse its own desired state under a higher one
-	g := agent.Grant{Epoch: w.desired.Epoch, Term: term, Index: w.desired.Index, Lease: c.o.Lease, Enforce: !meta.FencingDisabled}
+	w := t.desired.to(c.o.State, r.Host) // its index: the agent would refuse its own desired state under a higher one
+	g := agent.Grant{Epoch: w.desired.Epoch, Term: t.number, Index: w.desired.Index, Lease: c.o.Lease, Enforce: !meta.FencingDisabled}
 	if c.o.Servers != nil {
 		g.Servers = c.o.Servers()
 	}
@@ -57,6 +59,7 @@ func (c *Control) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, erro
 // the same run of its machine; false: there is none. Nothing is decided for the host until its agent has reported. The lease
 // counts from before the entry, which ended whatever the renewals before it could have proved.
 func (c *Control) Readmit(host string, machine state.Machine) (agent.Beginning, bool) {
+	t := c.current.Load()
 	s := c.o.State.Snapshot()
 	h, known := s.Host(host)
 	if !known || !h.RunsOn(machine) {
@@ -64,11 +67,8 @@ func (c *Control) Readmit(host string, machine state.Machine) (agent.Beginning, 
 	}
 	meta, _ := s.Meta()
 	b := agent.Beginning{Enforce: !meta.FencingDisabled}
-	c.mu.Lock()
-	delete(c.live, host)
-	term := c.term
-	c.mu.Unlock()
-	if h.Lost.Proof == "" && c.failover.Load().Renewed(host) == nil {
+	t.reports.forget(host)
+	if h.Lost.Proof == "" && t.failover.Renewed(host) == nil {
 		b.Lease = c.o.Lease
 	}
 	for _, vm := range s.VMsOn(host) {
@@ -81,7 +81,7 @@ func (c *Control) Readmit(host string, machine state.Machine) (agent.Beginning, 
 		m, _ := s.MigrationOf(vm.ID)
 		b.Sending[vm.ID] = agent.Sending{Open: m.Open, MaxBytes: max(0, m.MaxBytes), Kept: true} // it may have run there since
 	}
-	w := c.desired.to(c.o.State, host, term)
+	w := t.desired.to(c.o.State, host)
 	b.Epoch, b.Index = w.desired.Epoch, w.desired.Index
 	c.wakeLoop()
 	return b, true

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,10 +15,9 @@ import (
 	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/scheduler/rebalance"
 	"evenkeel/cluster/state"
-	"evenkeel/hypervisor"
 )
 
-// moving is what the leader remembers of moves besides the state. A new leader begins with nothing of it.
+// moving is what the leader remembers of moves besides the state.
 type moving struct {
 	on atomic.Bool // some plan is carried out
 
@@ -32,10 +29,6 @@ type moving struct {
 	wake             time.Time         // when the loop is to look again though nothing changes; zero: never
 	weighed          map[string]uint64 // plans that were found to help still, and the last change of needs at that time
 	tried            map[string]uint64 // VCs that room was looked for, and the placement index at that time
-
-	mu    sync.Mutex
-	reset bool // a term began: the loop forgets
-	dirty map[string]float64
 }
 
 type refusal struct {
@@ -46,34 +39,8 @@ type refusal struct {
 // retryMoves is how often the loop evaluates running plans though nothing changes: deadlines may pass.
 const retryMoves = time.Second
 
-func (m *moving) startTerm() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.reset, m.dirty = true, map[string]float64{}
-}
-
-// fresh begins a term, for the loop's goroutine.
-func (m *moving) fresh() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.reset || m.refused == nil {
-		m.refused, m.unavailableSince, m.tried, m.weighed = map[string]refusal{}, map[string]time.Time{}, map[string]uint64{}, map[string]uint64{}
-		m.seen, m.wake, m.evaluatedAt, m.reset = rebalance.Trigger{}, time.Time{}, time.Time{}, false
-	}
-}
-
-// observe takes in how fast the guests write whose migration goes on.
-func (m *moving) observe(r agent.Report) {
-	if len(r.Moves) == 0 {
-		return
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, p := range r.Moves {
-		if p.Dirty > 0 && m.dirty != nil {
-			m.dirty[p.VM] = p.Dirty
-		}
-	}
+func newMoving() moving {
+	return moving{refused: map[string]refusal{}, unavailableSince: map[string]time.Time{}, tried: map[string]uint64{}, weighed: map[string]uint64{}}
 }
 
 // due says when the loop must look again though nothing changed.
@@ -132,9 +99,8 @@ func (c *Control) recordSent(ctx context.Context, s *state.Snapshot, r agent.Rep
 }
 
 // carryOn takes the next steps of running move plans, and of moves that are to end.
-func (c *Control) carryOn(ctx context.Context, s *state.Snapshot, env placement.Env) (bool, error) {
-	m := &c.moves
-	m.fresh()
+func (t *term) carryOn(ctx context.Context, s *state.Snapshot, env placement.Env) (bool, error) {
+	m := &t.moves
 	for host := range m.unavailableSince {
 		if env.Unavailable[host] == "" {
 			delete(m.unavailableSince, host)
@@ -149,16 +115,15 @@ func (c *Control) carryOn(ctx context.Context, s *state.Snapshot, env placement.
 	if !m.on.Load() {
 		clear(m.refused)
 		clear(m.weighed)
-	} else if acted, err := c.weigh(ctx, s, env); acted || err != nil {
+	} else if acted, err := t.weigh(ctx, s, env); acted || err != nil {
 		return acted, err
 	}
 	key := func(plan string, step int) string { return fmt.Sprintf("%s/%d", plan, step) }
 	live := func(host string) HostLive {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.live[host]
+		out, _ := t.reports.of(host)
+		return out
 	}
-	actions := moves.Next(s, moves.Execution{Env: env, Routes: c.routes(),
+	actions := moves.Next(s, moves.Execution{Env: env, Routes: t.reports.routes(),
 		SyncedUpTo:     func(host string) uint64 { return live(host).Shrunk },
 		Synced:         func(host string) uint64 { return live(host).Synced },
 		UnavailableFor: func(host string) time.Duration { return env.Now.Sub(m.unavailableSince[host]) },
@@ -166,18 +131,18 @@ func (c *Control) carryOn(ctx context.Context, s *state.Snapshot, env placement.
 	})
 	acted := false
 	for _, action := range actions {
-		c.log.Info("moves", "act", action.String())
+		t.c.log.Info("moves", "act", action.String())
 		var err error
 		switch {
 		case action.Put != nil:
 			old, _ := s.MovePlan(action.Put.Plan.ID)
-			err = c.propose(ctx, state.KindMovePlan, action.Put.Shorter(old))
+			err = t.propose(ctx, state.KindMovePlan, action.Put.Shorter(old))
 		case action.Abort != nil:
-			err = c.propose(ctx, state.KindMigrationAbort, action.Abort)
+			err = t.propose(ctx, state.KindMigrationAbort, action.Abort)
 		case action.Replan != nil:
-			err = c.replan(ctx, s, env, action.Replan)
+			err = t.replan(ctx, s, env, action.Replan)
 		case action.Open != nil:
-			err = c.propose(ctx, state.KindMove, action.Open)
+			err = t.propose(ctx, state.KindMove, action.Open)
 			if k := key(action.Open.Plan, action.Open.Step); errors.Is(err, state.ErrConflict) {
 				m.refused[k] = refusal{m.refused[k].times + 1, err.Error()}
 			}
@@ -194,26 +159,26 @@ func (c *Control) carryOn(ctx context.Context, s *state.Snapshot, env placement.
 
 // weigh evaluates running re-balances again where needs have changed since: one whose remaining moves do not help any more is
 // planned again.
-func (c *Control) weigh(ctx context.Context, s *state.Snapshot, env placement.Env) (bool, error) {
+func (t *term) weigh(ctx context.Context, s *state.Snapshot, env placement.Env) (bool, error) {
 	needs := moves.Needs(s)
 	meta, _ := s.Meta()
 	for _, p := range s.RunningMovePlans() {
 		begin := func(st state.MoveStep) bool { return st.State == state.StepWaiting || st.State == state.StepPreparing }
-		if p.Kind != state.MovesRebalance || len(env.Awaited) > 0 || needs <= max(p.Basis, c.moves.weighed[p.ID]) || meta.RecoveryFreeze.On() || !slices.ContainsFunc(p.Steps, begin) {
+		if p.Kind != state.MovesRebalance || len(env.Awaited) > 0 || needs <= max(p.Basis, t.moves.weighed[p.ID]) || meta.RecoveryFreeze.On() || !slices.ContainsFunc(p.Steps, begin) {
 			continue
 		}
-		f := moves.NewFleet(s, env, c.fleetObservation(s), moves.Options{Supersedes: []string{p.ID}, CopyStorage: meta.Settings.Moves.CopyStorage})
+		f := moves.NewFleet(s, env, t.reports.fleet(s), moves.Options{Supersedes: []string{p.ID}, CopyStorage: meta.Settings.Moves.CopyStorage})
 		without, with, err := f.Outcome(p)
 		if err != nil {
 			return false, err
 		}
-		if c.moves.weighed[p.ID] = needs; with > without*(1+1e-6) {
+		if t.moves.weighed[p.ID] = needs; with > without*(1+1e-6) {
 			continue
 		}
 		why := fmt.Sprintf("needs have changed: the moves to come would bring the minimum yield from %.4f to %.4f", without, with)
-		err = c.replan(ctx, s, env, &moves.Replan{Plan: p, Why: why})
+		err = t.replan(ctx, s, env, &moves.Replan{Plan: p, Why: why})
 		if errors.Is(err, state.ErrConflict) {
-			delete(c.moves.weighed, p.ID)
+			delete(t.moves.weighed, p.ID)
 			return false, nil
 		}
 		return err == nil, err
@@ -221,55 +186,9 @@ func (c *Control) weigh(ctx context.Context, s *state.Snapshot, env placement.En
 	return false, nil
 }
 
-// pools returns the pools of hosts, as far as their agents have reported to this server.
-func (c *Control) pools() placement.Pools {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return poolsOf(c.live)
-}
-
-func poolsOf(live map[string]HostLive) placement.Pools {
-	out := placement.Pools{}
-	for name, l := range live {
-		if l.Migrates.Pools != nil {
-			out[name] = l.Migrates.Pools
-		}
-	}
-	return out
-}
-
-// fleetObservation returns what agents reported of VMs, and of what their hosts need to take VMs over.
-func (c *Control) fleetObservation(s *state.Snapshot) moves.Observation {
-	out := moves.Observation{Use: map[string]moves.Use{}, Partners: map[string]hypervisor.Partner{}}
-	for _, m := range s.Migrations() {
-		if m.BytesMoved > 0 {
-			u := out.Use[m.VM]
-			u.Sent = m.BytesMoved
-			out.Use[m.VM] = u
-		}
-	}
-	c.moves.mu.Lock()
-	dirty := maps.Clone(c.moves.dirty)
-	c.moves.mu.Unlock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	out.Routes = c.routesLocked()
-	for name, l := range c.live {
-		if l.Migrates.CPUModel != "" {
-			out.Partners[name] = l.Migrates
-		}
-		for id, v := range l.VMs {
-			u := out.Use[id]
-			u.Resident, u.Dirty = max(u.Resident, v.Resident), dirty[id]
-			out.Use[id] = u
-		}
-	}
-	return out
-}
-
 // replan plans again what is left of a plan some moves of which did not happen. Where nothing helps any more the plan has
 // failed. While hosts are silent that could take VMs, it ends as stopped instead.
-func (c *Control) replan(ctx context.Context, s *state.Snapshot, env placement.Env, a *moves.Replan) error {
+func (t *term) replan(ctx context.Context, s *state.Snapshot, env placement.Env, a *moves.Replan) error {
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()
 	o := moves.Options{Supersedes: []string{a.Plan.ID}, Pinned: a.Pinned, CopyStorage: set.CopyStorage}
@@ -278,10 +197,10 @@ func (c *Control) replan(ctx context.Context, s *state.Snapshot, env placement.E
 	var err error
 	switch a.Plan.Kind {
 	case state.MovesRebalance:
-		instead, err = rebalance.Plan(moves.NewFleet(s, env, c.fleetObservation(s), o), left, set.MinGain, false)
+		instead, err = rebalance.Plan(moves.NewFleet(s, env, t.reports.fleet(s), o), left, set.MinGain, false)
 	case state.MovesRoom:
 		if vc, ok := s.VC(a.Plan.VC); ok && vc.Goal == state.GoalRun && !vc.Admitted {
-			instead, _, err = rebalance.PlanRoom(moves.NewFleet(s, env, c.fleetObservation(s), o, vc), left)
+			instead, _, err = rebalance.PlanRoom(moves.NewFleet(s, env, t.reports.fleet(s), o, vc), left)
 		} else {
 			instead.Reason = "no VM waits for the room any more"
 		}
@@ -291,7 +210,7 @@ func (c *Control) replan(ctx context.Context, s *state.Snapshot, env placement.E
 	if err != nil {
 		instead.Reason = err.Error()
 	}
-	silent := c.failover.Load().Unreported(s)
+	silent := t.failover.Unreported(s)
 	if len(silent) > 0 && len(instead.Steps) == 0 && a.Plan.Kind != state.MovesDrain {
 		instead.Reason += "; not counted: " + someNames(silent) + ", not heard of since this server leads"
 	}
@@ -307,12 +226,12 @@ func (c *Control) replan(ctx context.Context, s *state.Snapshot, env placement.E
 	default:
 		next.State = state.MovesStopped
 	}
-	return c.propose(ctx, state.KindMovePlan, state.MovePlanPut{Plan: next, Version: a.Plan.ModifyIndex})
+	return t.propose(ctx, state.KindMovePlan, state.MovePlanPut{Plan: next, Version: a.Plan.ModifyIndex})
 }
 
 // ask is the environment of a request: the answer to a VC that does not fit says which moves would make room for it.
-func (c *Control) ask() placement.Env {
-	env := c.env()
+func (t *term) ask() placement.Env {
+	env := t.env()
 	env.Advise = func(s *state.Snapshot, vc state.VC) string {
 		meta, _ := s.Meta()
 		set := meta.Settings.Moves.WithDefaults()
@@ -321,7 +240,7 @@ func (c *Control) ask() placement.Env {
 		if vms == 0 || vms > maxAdvised {
 			return ""
 		}
-		f := moves.NewFleet(s, env, c.fleetObservation(s), moves.Options{CopyStorage: set.CopyStorage}, vc)
+		f := moves.NewFleet(s, env, t.reports.fleet(s), moves.Options{CopyStorage: set.CopyStorage}, vc)
 		plan, takes, err := rebalance.PlanRoom(f, -1)
 		if err != nil || math.IsInf(takes, 1) || len(plan.Steps) == 0 {
 			return ""
@@ -344,8 +263,5 @@ func (c *Control) ask() placement.Env {
 	}
 	return env
 }
-
-// maxAdvised is the number of VMs beyond which a refusal does not wait for a plan of moves.
-const maxAdvised = 2000
 
 func gibText(bytes int64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }

@@ -2,10 +2,12 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"evenkeel/cluster/audit"
+	"evenkeel/cluster/scheduler/failover"
 	"evenkeel/cluster/state"
 )
 
@@ -30,7 +32,7 @@ func (c *Control) ConfirmDead(ctx context.Context, host, by, reason string, dryR
 	if _, ok := s.Host(host); !ok {
 		return fmt.Errorf("host %s: %w", host, ErrNotFound)
 	}
-	f := c.failover.Load()
+	f := c.current.Load().failover
 	ago, renewed := f.Heard(host)
 	switch {
 	case ago < c.o.Lease && renewed:
@@ -51,6 +53,15 @@ func (c *Control) ConfirmDead(ctx context.Context, host, by, reason string, dryR
 	return nil
 }
 
+// recordLoss records a loss that an operator's request proves, in the term in which the proof began.
+func recordLoss(ctx context.Context, f *failover.Runner, b state.HostLost) error {
+	err := f.RecordLoss(ctx, b)
+	if errors.Is(err, failover.ErrEnded) {
+		return fmt.Errorf("%w: %w", ErrNoLeader, err)
+	}
+	return err
+}
+
 // FenceHost tries the host's fence device (test), or turns the host off with it.
 func (c *Control) FenceHost(ctx context.Context, host string, test bool) (string, error) {
 	if _, ok := c.o.State.Snapshot().Host(host); !ok {
@@ -66,8 +77,8 @@ func (c *Control) FenceHost(ctx context.Context, host string, test bool) (string
 		}
 		return said, c.propose(ctx, state.KindAudit, state.Audit{Kind: "fence-tested", Object: "host", Name: host, Text: said + askedBy(ctx)})
 	}
-	f, basis := c.failover.Load(), c.o.State.Snapshot().Index()
-	proof, err := countedFence{c.o.Fence, &c.counters}.Off(ctx, host)
+	f, basis := c.current.Load().failover, c.o.State.Snapshot().Index()
+	proof, err := countedFence{c.o.Fence, &c.fenced}.Off(ctx, host)
 	if err != nil {
 		return "", fmt.Errorf("fence host %s: %w", host, err)
 	}

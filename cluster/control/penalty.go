@@ -126,13 +126,13 @@ func (d *admissionMargin) margin() placement.Margin {
 }
 
 // withMargin adds the margin by which new VMs are placed where needs are estimated. A server that does not lead has none.
-func (c *Control) withMargin(s *state.Snapshot, env placement.Env) placement.Env {
-	env.Period = c.o.Period
+func (t *term) withMargin(s *state.Snapshot, env placement.Env) placement.Env {
+	env.Period = t.c.o.Period
 	meta, _ := s.Meta()
-	if meta.Settings.Rightsizing.WithDefaults().Mode != state.RightsizingOn || !c.o.Log.Leads() {
+	if meta.Settings.Rightsizing.WithDefaults().Mode != state.RightsizingOn || !t.c.o.Log.Leads() {
 		return env
 	}
-	env.Margin, env.Availability = c.admissionMargin.Load().inForce(state.RightsizingOn)
+	env.Margin, env.Availability = t.admissionMargin.inForce(state.RightsizingOn)
 	return env
 }
 
@@ -159,15 +159,15 @@ func (d *admissionMargin) reported() map[string]placement.HostAvailability {
 }
 
 // admission returns the present status of admission.
-func (c *Control) admission(s *state.Snapshot) AdmissionStatus {
+func (t *term) admission(s *state.Snapshot) AdmissionStatus {
 	meta, _ := s.Meta()
 	mode := meta.Settings.Rightsizing.WithDefaults().Mode
-	env := placement.Env{Now: c.o.Now().UTC(), Unavailable: c.failover.Load().Unavailable(s), Period: c.o.Period}
+	env := placement.Env{Now: t.c.o.Now().UTC(), Unavailable: t.failover.Unavailable(s), Period: t.c.o.Period}
 	out := AdmissionStatus{InForce: mode == state.RightsizingOn, Target: forecast.QualityPenalty.Target, Quality: -1}
 	if mode == state.RightsizingOff {
-		env.Availability = c.admissionMargin.Load().reported()
+		env.Availability = t.admissionMargin.reported()
 	} else {
-		env.Margin, env.Availability = c.admissionMargin.Load().inForce(mode)
+		env.Margin, env.Availability = t.admissionMargin.inForce(mode)
 		out.Quality, out.Margins = env.Margin.Quality, marginsOf(env.Margin)
 	}
 	for _, headroom := range admission.HeadroomForNew(s, env) {

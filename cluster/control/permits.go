@@ -12,20 +12,20 @@ import (
 
 // Permit implements agent.Leader: the last question before a start.
 func (c *Control) Permit(ctx context.Context, q agent.PermitRequest) (agent.Permit, error) {
-	term := c.termNow()
+	t := c.current.Load()
 	if err := c.o.Log.Linearize(ctx); err != nil {
 		return agent.Permit{}, fmt.Errorf("permit for host %s: %w: %w", q.Host, ErrNoLeader, err)
 	}
-	standing, err := c.failover.Load().Standing(q.Host) // before the snapshot
+	standing, err := t.failover.Standing(q.Host) // before the snapshot
 	if err != nil {
 		return agent.Permit{}, fmt.Errorf("permit for host %s: %w: %w", q.Host, ErrNoLeader, err)
 	}
 	s := c.o.State.Snapshot()
-	w := c.desired.to(c.o.State, q.Host, term)
-	p := agent.Permit{Epoch: w.desired.Epoch, Term: term, Index: w.desired.Index}
+	w := t.desired.to(c.o.State, q.Host)
+	p := agent.Permit{Epoch: w.desired.Epoch, Term: t.number, Index: w.desired.Index}
 	failover.Permits(s, q, standing, &p)
 	if len(q.Moves) > 0 {
-		if err := c.permitMoves(ctx, s, q, &p); err != nil {
+		if err := t.permitMoves(ctx, s, q, &p); err != nil {
 			return agent.Permit{}, fmt.Errorf("permit for host %s: %w", q.Host, err)
 		}
 	}
@@ -34,16 +34,16 @@ func (c *Control) Permit(ctx context.Context, q agent.PermitRequest) (agent.Perm
 
 // permitMoves gives the permits to hand VMs over. They are in the log, so that each comes before or after every other entry
 // about these moves, and reports of before the permit differ from reports of after it.
-func (c *Control) permitMoves(ctx context.Context, s *state.Snapshot, q agent.PermitRequest, p *agent.Permit) error {
+func (t *term) permitMoves(ctx context.Context, s *state.Snapshot, q agent.PermitRequest, p *agent.Permit) error {
 	body := state.VMReport{Host: q.Host}
 	asked := map[agent.Handover]uint64{}
 	for _, m := range failover.Handovers(s, q, p) {
 		vm, _ := s.VM(m.VM)
 		open, _ := s.MigrationOf(m.VM)
 		switch {
-		case slices.Contains(c.failover.Load().Awaited(s), vm.MovingTo): // a refusal would end the move
-			return c.allReported(s, fmt.Sprintf("move of VM %s to host %s", vm.Name, vm.MovingTo))
-		case c.failover.Load().WhyUnavailable(s, vm.MovingTo) != "":
+		case slices.Contains(t.failover.Awaited(s), vm.MovingTo): // a refusal would end the move
+			return t.allReported(s, fmt.Sprintf("move of VM %s to host %s", vm.Name, vm.MovingTo))
+		case t.failover.WhyUnavailable(s, vm.MovingTo) != "":
 			p.Refused = "target host " + vm.MovingTo + " does not answer"
 		default:
 			body.VMs = append(body.VMs, state.VMStatus{VM: m.VM, Generation: m.Generation, Move: m.Move, Permit: true})
@@ -53,10 +53,10 @@ func (c *Control) permitMoves(ctx context.Context, s *state.Snapshot, q agent.Pe
 	if len(asked) == 0 {
 		return nil
 	}
-	if err := c.propose(ctx, state.KindVMReport, body); err != nil {
+	if err := t.propose(ctx, state.KindVMReport, body); err != nil {
 		return err
 	}
-	s = c.o.State.Snapshot()
+	s = t.c.o.State.Snapshot()
 	for _, m := range q.Moves {
 		open, _ := s.MigrationOf(m.VM)
 		before, is := asked[m]

@@ -19,7 +19,7 @@ func (c *Control) Peers(_ context.Context, q agent.PeersWanted) (agent.Peers, er
 	if _, ok := s.Host(q.Host); !ok {
 		return agent.Peers{}, fmt.Errorf("hosts that host %s may send VMs to: host %s: %w", q.Host, q.Host, ErrNotFound)
 	}
-	out := c.failover.Load().Unavailable(s)
+	out := c.current.Load().failover.Unavailable(s)
 	var all []agent.Peer
 	s.EachHost(func(h *state.Host) bool {
 		if h.MigrateURI != "" && h.Name != q.Host && h.Lost.Proof == "" && out[h.Name] == "" {
@@ -58,26 +58,6 @@ func nextPeers(all []agent.Peer, q agent.PeersWanted) agent.Peers {
 		out.Next = p.Host
 	}
 	return out
-}
-
-// routesLocked returns the obstacles that agents found, by the host that would send VMs. c.mu is held.
-func (c *Control) routesLocked() moves.Routes {
-	out := moves.Routes{}
-	for host, l := range c.live {
-		for _, n := range l.MissingRoutes {
-			if out[host] == nil {
-				out[host] = map[string]hypervisor.Obstacle{}
-			}
-			out[host][n.To] = hypervisor.Obstacle{Why: n.Why, Here: n.Here}
-		}
-	}
-	return out
-}
-
-func (c *Control) routes() moves.Routes {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.routesLocked()
 }
 
 // MissingRoutes returns the hosts that cannot send VMs to others, as their agents report it, in sentences; equal causes once.

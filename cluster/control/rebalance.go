@@ -73,7 +73,7 @@ func (c *Control) before(ctx context.Context, what string) (*state.Snapshot, err
 func (c *Control) beforePlan(ctx context.Context, what string) (*state.Snapshot, error) {
 	s, err := c.before(ctx, what)
 	if err == nil {
-		err = c.allReported(s, what)
+		err = c.current.Load().allReported(s, what)
 	}
 	return s, err
 }
@@ -113,7 +113,8 @@ func (c *Control) Rebalance(ctx context.Context, q RebalanceRequest, call Call) 
 				put.Supersedes = append(put.Supersedes, p.ID)
 			}
 		}
-		f := moves.NewFleet(s, c.env(), c.fleetObservation(s), moves.Options{Supersedes: put.Supersedes, CopyStorage: set.CopyStorage})
+		t := c.current.Load()
+		f := moves.NewFleet(s, t.env(), t.reports.fleet(s), moves.Options{Supersedes: put.Supersedes, CopyStorage: set.CopyStorage})
 		var err error
 		if put.Plan, err = rebalance.Plan(f, budget, set.MinGain, false); err != nil {
 			return put, err
@@ -160,9 +161,9 @@ func (c *Control) tryMovePlan(ctx context.Context, verb, print string, call Call
 		return MoveResult{Plan: put.Plan, DryRun: true}, false, nil
 	}
 	if put.Plan.ID == "" {
-		put.Plan.ID = c.newID()
+		put.Plan.ID = c.ids.next()
 	}
-	put.Operation = &state.Operation{ID: c.newID(), Kind: verb, Name: put.Plan.ID, At: c.o.Now().UTC(), MovePlan: put.Plan.ID}
+	put.Operation = &state.Operation{ID: c.ids.next(), Kind: verb, Name: put.Plan.ID, At: c.o.Now().UTC(), MovePlan: put.Plan.ID}
 	if call.IdempotencyKey != "" {
 		put.Remembered = &state.Remembered{Key: call.IdempotencyKey, Fingerprint: print, Operation: put.Operation.ID}
 	}
@@ -183,7 +184,8 @@ func (c *Control) Curve(ctx context.Context) ([]CurvePoint, error) {
 		return nil, err
 	}
 	meta, _ := s.Meta()
-	points, err := rebalance.Curve(moves.NewFleet(s, c.env(), c.fleetObservation(s), moves.Options{CopyStorage: meta.Settings.Moves.CopyStorage}))
+	t := c.current.Load()
+	points, err := rebalance.Curve(moves.NewFleet(s, t.env(), t.reports.fleet(s), moves.Options{CopyStorage: meta.Settings.Moves.CopyStorage}))
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +215,8 @@ func (c *Control) ApplyPlan(ctx context.Context, id string, call Call) (MoveResu
 			}
 		}
 		meta, _ := s.Meta()
-		f := moves.NewFleet(s, c.env(), c.fleetObservation(s), moves.Options{Supersedes: append(slices.Clone(put.Supersedes), id), CopyStorage: meta.Settings.Moves.CopyStorage})
+		t := c.current.Load()
+		f := moves.NewFleet(s, t.env(), t.reports.fleet(s), moves.Options{Supersedes: append(slices.Clone(put.Supersedes), id), CopyStorage: meta.Settings.Moves.CopyStorage})
 		if why := f.StillValid(p); why != "" {
 			return put, fmt.Errorf("move plan %s was made on another state: %s; plan again: %w", id, why, ErrConflict)
 		}
@@ -313,14 +316,14 @@ func checkReason(field, text string) error {
 
 // makeRoom plans moves for a VC that waits in the queue and would fit after them, within the cluster's budget. Admission then
 // starts it as any other.
-func (c *Control) makeRoom(ctx context.Context, s *state.Snapshot) (bool, error) {
+func (t *term) makeRoom(ctx context.Context, s *state.Snapshot) (bool, error) {
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()
 	if set.Mode != state.MovesAuto || len(s.RunningMovePlans()) > 0 {
 		return false, nil
 	}
 	at := s.PlacementIndex()
-	env := c.env()
+	env := t.env()
 	if len(env.Awaited) > 0 { // it may fit there without a move
 		return false, nil
 	}
@@ -328,18 +331,18 @@ func (c *Control) makeRoom(ctx context.Context, s *state.Snapshot) (bool, error)
 		if i == maxRoomTries {
 			break
 		}
-		if c.moves.tried[vc.ID] == at || recentRoomPlans(s, vc.ID, env.Now.Add(-set.CoolDown.Duration())) >= maxRoomPlans {
+		if t.moves.tried[vc.ID] == at || recentRoomPlans(s, vc.ID, env.Now.Add(-set.CoolDown.Duration())) >= maxRoomPlans {
 			continue
 		}
-		c.moves.tried[vc.ID] = at
-		plan, _, err := rebalance.PlanRoom(moves.NewFleet(s, env, c.fleetObservation(s), moves.Options{CopyStorage: set.CopyStorage}, vc), set.Budget())
+		t.moves.tried[vc.ID] = at
+		plan, _, err := rebalance.PlanRoom(moves.NewFleet(s, env, t.reports.fleet(s), moves.Options{CopyStorage: set.CopyStorage}, vc), set.Budget())
 		if err != nil || len(plan.Steps) == 0 {
 			continue
 		}
-		plan.ID, plan.VC, plan.By = c.newID(), vc.ID, "queue"
+		plan.ID, plan.VC, plan.By = t.c.ids.next(), vc.ID, "queue"
 		plan.Text = "virtual cluster " + vc.Name + " waits for room"
-		c.log.Info("plan of moves", "kind", plan.Kind, "vc", vc.Name, "moves", len(plan.Steps), "bytes", plan.Bytes)
-		return c.putPlan(ctx, s, plan)
+		t.c.log.Info("plan of moves", "kind", plan.Kind, "vc", vc.Name, "moves", len(plan.Steps), "bytes", plan.Bytes)
+		return t.putPlan(ctx, s, plan)
 	}
 	return false, nil
 }
@@ -360,14 +363,14 @@ func recentRoomPlans(s *state.Snapshot, vc string, since time.Time) (n int) {
 }
 
 // putPlan records a plan of the loop. It replaces plans that no user applied.
-func (c *Control) putPlan(ctx context.Context, s *state.Snapshot, plan state.MovePlan) (bool, error) {
+func (t *term) putPlan(ctx context.Context, s *state.Snapshot, plan state.MovePlan) (bool, error) {
 	put := state.MovePlanPut{Plan: plan}
 	for _, p := range s.MovePlans() {
 		if p.State == state.MovesProposed {
 			put.Supersedes = append(put.Supersedes, p.ID)
 		}
 	}
-	err := c.propose(ctx, state.KindMovePlan, put)
+	err := t.propose(ctx, state.KindMovePlan, put)
 	if errors.Is(err, state.ErrConflict) {
 		return false, nil
 	}
@@ -378,11 +381,11 @@ func (c *Control) putPlan(ctx context.Context, s *state.Snapshot, plan state.Mov
 const balanceInterval = time.Second
 
 // balance plans moves that raise the minimum yield, if a plan is due.
-func (c *Control) balance(ctx context.Context, s *state.Snapshot) (bool, error) {
-	m := &c.moves
+func (t *term) balance(ctx context.Context, s *state.Snapshot) (bool, error) {
+	m := &t.moves
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()
-	now := c.o.Now()
+	now := t.c.o.Now()
 	if next := m.evaluatedAt.Add(balanceInterval); now.Before(next) && !now.Before(m.evaluatedAt) { // a look costs, and the state changes often
 		m.wake = next
 		return false, nil
@@ -391,42 +394,42 @@ func (c *Control) balance(ctx context.Context, s *state.Snapshot) (bool, error) 
 	if set.Mode == state.MovesOff {
 		return false, nil
 	}
-	env := c.env()
+	env := t.env()
 	if len(env.Awaited) > 0 { // a host that reports wakes the loop
 		return false, nil
 	}
 	var v rebalance.Verdict
-	m.seen, v = m.seen.Due(rebalance.PaceOf(meta.Settings.Moves), c.balanceObservation(s, env, set))
+	m.seen, v = m.seen.Due(rebalance.PaceOf(meta.Settings.Moves), t.balanceObservation(s, env, set))
 	m.wake = v.Next
 	if !v.Evaluate {
 		return false, nil
 	}
-	f := moves.NewFleet(s, env, c.fleetObservation(s), moves.Options{MinResidency: set.MinResidency.Duration(), CopyStorage: set.CopyStorage})
+	f := moves.NewFleet(s, env, t.reports.fleet(s), moves.Options{MinResidency: set.MinResidency.Duration(), CopyStorage: set.CopyStorage})
 	plan, err := rebalance.Plan(f, set.Budget(), set.MinGain, true)
 	if err != nil {
 		return false, err
 	}
 	if len(plan.Steps) == 0 {
-		c.log.Debug("no plan of moves", "why", plan.Reason)
+		t.c.log.Debug("no plan of moves", "why", plan.Reason)
 		return false, nil
 	}
-	plan.ID, plan.By, plan.Text = c.newID(), "loop", v.Why
+	plan.ID, plan.By, plan.Text = t.c.ids.next(), "loop", v.Why
 	if set.Mode == state.MovesPropose {
 		plan.State = state.MovesProposed
 	}
-	c.log.Info("plan of moves", "kind", plan.Kind, "state", plan.State, "moves", len(plan.Steps), "bytes", plan.Bytes, "text", plan.Reason)
-	return c.putPlan(ctx, s, plan)
+	t.c.log.Info("plan of moves", "kind", plan.Kind, "state", plan.State, "moves", len(plan.Steps), "bytes", plan.Bytes, "text", plan.Reason)
+	return t.putPlan(ctx, s, plan)
 }
 
 // balanceObservation returns what decides whether moves are looked for. Where every VM has what it needs a quick look says so.
-func (c *Control) balanceObservation(s *state.Snapshot, env placement.Env, set state.MoveSettings) rebalance.Observation {
+func (t *term) balanceObservation(s *state.Snapshot, env placement.Env, set state.MoveSettings) rebalance.Observation {
 	full := true
 	s.EachVC(func(vc *state.VC) bool {
 		full = vc.Goal != state.GoalRun || !vc.Admitted || state.YieldOf(*vc) >= 1
 		return full
 	})
 	if full {
-		return rebalance.Observation{Now: env.Now, MinYield: 1, Hosts: c.moves.seen.Hosts}
+		return rebalance.Observation{Now: env.Now, MinYield: 1, Hosts: t.moves.seen.Hosts}
 	}
 	in := rebalance.Observe(s, env)
 	for _, p := range s.MovePlans() {

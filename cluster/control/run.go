@@ -14,33 +14,21 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// debounce is how long the state must be unchanged before the loop looks at it: a burst of reports is one look.
-const debounce = 10 * time.Millisecond
-
-// After a look in vain the loop rests for restFor times as long as the look took, at most maxRest: with many hosts, requests
-// are served meanwhile.
-const (
-	restFor = 24
-	maxRest = time.Second
-)
-
-// retryAfter is how long after a plan that could not be proposed the loop tries again.
-const retryAfter = time.Second
-
 // Run is the control loop: whenever the state changes it admits what fits of
 // the queue and shares CPU again, until ctx ends.
 func (c *Control) Run(ctx context.Context) {
-	var drains sync.WaitGroup
-	drains.Go(func() { c.emptyHosts(ctx) })
-	drains.Go(func() { c.rightsizing.Load().Run(ctx) })
-	drains.Go(func() { c.keepTokenUses(ctx) })
-	drains.Go(func() { c.watchWaits(ctx) })
-	defer drains.Wait()
+	t := c.current.Load()
+	var beside sync.WaitGroup
+	beside.Go(func() { t.emptyHosts(ctx) })
+	beside.Go(func() { t.rightsizing.Run(ctx) })
+	beside.Go(func() { c.keepTokenUses(ctx) })
+	beside.Go(func() { c.watchWaits(ctx) })
+	defer beside.Wait()
 	var idle planInputs // at which there was nothing to do
 	for ctx.Err() == nil {
 		changed := c.o.State.Snapshot().Watch()
 		began := time.Now()
-		acted, err := c.stage(ctx, &idle)
+		acted, err := t.stage(ctx, &idle)
 		rest := max(debounce, min(restFor*time.Since(began), maxRest))
 		if err != nil && ctx.Err() == nil && !errors.Is(err, ErrNoLeader) {
 			c.log.Warn("control loop", "error", err)
@@ -56,7 +44,7 @@ func (c *Control) Run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-retry:
 		case <-c.wake:
-		case <-c.moves.due(c.o.Now()):
+		case <-t.moves.due(c.o.Now()):
 		case <-changed:
 			select {
 			case <-ctx.Done():
@@ -77,48 +65,48 @@ type planInputs struct {
 	relisted             uint64
 }
 
-func (c *Control) inputsOf(s *state.Snapshot, env placement.Env) planInputs {
+func (t *term) inputsOf(s *state.Snapshot, env placement.Env) planInputs {
 	m, _ := s.Meta()
-	return planInputs{s.PlacementIndex(), m.SettingsIndex, namesOf(env.Unavailable), strings.Join(env.Awaited, " "), c.moves.on.Load(), c.evaluations.Load(), c.relisted.Load()}
+	return planInputs{s.PlacementIndex(), m.SettingsIndex, namesOf(env.Unavailable), strings.Join(env.Awaited, " "), t.moves.on.Load(), t.evaluations.Load(), t.relisted.Load()}
 }
 
 // stage proposes one plan, if there is one to propose. idle are the inputs for which there last was none: most changes of the
 // state (a VM was seen running, an operation recorded) cannot make one.
-func (c *Control) stage(ctx context.Context, idle *planInputs) (bool, error) {
-	if !c.o.Log.Leads() {
+func (t *term) stage(ctx context.Context, idle *planInputs) (bool, error) {
+	if !t.c.o.Log.Leads() {
 		return false, ErrNoLeader
 	}
-	if err := c.plan(ctx); err != nil {
+	if err := t.c.plan(ctx); err != nil {
 		return false, err
 	}
-	defer c.planned()
-	s := c.o.State.Snapshot()
-	env := c.env()
-	if acted, err := c.carryOn(ctx, s, env); acted || err != nil {
+	defer t.c.planned()
+	s := t.c.o.State.Snapshot()
+	env := t.env()
+	if acted, err := t.carryOn(ctx, s, env); acted || err != nil {
 		return acted, err
 	}
-	at := c.inputsOf(s, env)
+	at := t.inputsOf(s, env)
 	if at == *idle {
-		return c.balance(ctx, s)
+		return t.balance(ctx, s)
 	}
 	if m, _ := s.Meta(); m.RecoveryFreeze.On() {
 		*idle = planInputs{}
 		return false, nil
 	}
-	if c.capacity.Steady(s) {
+	if t.c.capacity.Steady(s) {
 		*idle = at
-		return c.balance(ctx, s)
+		return t.balance(ctx, s)
 	}
-	if err := c.inflight.drained(ctx); err != nil {
+	if err := t.c.inflight.drained(ctx); err != nil {
 		return false, err
 	}
-	s = c.o.State.Snapshot()
-	env = c.env()
-	at = c.inputsOf(s, env)
+	s = t.c.o.State.Snapshot()
+	env = t.env()
+	at = t.inputsOf(s, env)
 	var plan *state.Plan
 	if len(env.Awaited) == 0 { // else what waits may fit where nothing is known of yet
 		if plan = admission.Restart(s, env); plan == nil {
-			plan = c.queue.Admit(s, env)
+			plan = t.queue.Admit(s, env)
 		}
 	}
 	if plan == nil {
@@ -126,15 +114,15 @@ func (c *Control) stage(ctx context.Context, idle *planInputs) (bool, error) {
 	}
 	if plan == nil {
 		*idle = at
-		if acted, err := c.makeRoom(ctx, s); acted || err != nil {
+		if acted, err := t.makeRoom(ctx, s); acted || err != nil {
 			return acted, err
 		}
-		return c.balance(ctx, s)
+		return t.balance(ctx, s)
 	}
-	c.log.Info("plan", "verb", plan.Verb, "hosts", len(plan.AffectedHosts), "allocations", len(plan.Allocations), "text", plan.Text)
-	err := c.propose(ctx, state.KindPlan, plan)
+	t.c.log.Info("plan", "verb", plan.Verb, "hosts", len(plan.AffectedHosts), "allocations", len(plan.Allocations), "text", plan.Text)
+	err := t.propose(ctx, state.KindPlan, plan)
 	if errors.Is(err, state.ErrConflict) {
-		c.log.Info("plan refused", "verb", plan.Verb, "error", err)
+		t.c.log.Info("plan refused", "verb", plan.Verb, "error", err)
 		return false, nil // the state moved on, and that wakes us
 	}
 	return err == nil, err

@@ -31,14 +31,15 @@ func (c *Control) Create(ctx context.Context, spec state.VC, call Call) (Result,
 		if err := vmNamesFree(s, vc); err != nil {
 			return admission.Answer{}, true, err
 		}
-		vc.ID = c.newID()
+		t := c.current.Load()
+		vc.ID = c.ids.next()
 		shut := func(host string) bool {
-			return c.inflight.busy(host) || c.failover.Load().WhyUnavailable(s, host) != ""
+			return c.inflight.busy(host) || t.failover.WhyUnavailable(s, host) != ""
 		}
-		if a, ok := c.capacity.TryFastPath(s, vc, c.withMargin(s, placement.Env{Now: c.o.Now().UTC(), NewID: c.newID, Pools: c.pools()}), shut); ok || !global {
+		if a, ok := c.capacity.TryFastPath(s, vc, t.withMargin(s, placement.Env{Now: c.o.Now().UTC(), NewID: c.ids.next, Pools: t.reports.pools()}), shut); ok || !global {
 			return a, ok, nil
 		}
-		return admission.Create(s, vc, c.ask()), false, nil
+		return admission.Create(s, vc, t.ask()), false, nil
 	})
 }
 
@@ -110,7 +111,7 @@ func (c *Control) Scale(ctx context.Context, name string, by Scale, call Call) (
 		if !global {
 			return admission.Answer{}, false, nil
 		}
-		return admission.Scale(s, scaled, c.ask()), false, nil
+		return admission.Scale(s, scaled, c.current.Load().ask()), false, nil
 	})
 }
 
@@ -188,7 +189,7 @@ func (c *Control) Start(ctx context.Context, name string, call Call) (Result, er
 		if !global {
 			return admission.Answer{}, false, nil
 		}
-		return admission.Start(s, vc, c.ask()), false, nil
+		return admission.Start(s, vc, c.current.Load().ask()), false, nil
 	})
 }
 

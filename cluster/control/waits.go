@@ -2,13 +2,17 @@ package control
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"evenkeel/cluster/waits"
 )
 
-// waitsEvery is how often the leader looks at what waits.
-const waitsEvery = 10 * time.Second
+// waiting is since when things wait, as far as a term knows.
+type waiting struct {
+	mu      sync.Mutex // protects tracker
+	tracker waits.Tracker
+}
 
 // watchWaits notes since when things wait, until ctx ends. It knows that only since this server leads.
 func (c *Control) watchWaits(ctx context.Context) {
@@ -26,14 +30,11 @@ func (c *Control) watchWaits(ctx context.Context) {
 // Late returns what waits for longer than it should, the longest first; a server that does not lead knows of none.
 func (c *Control) Late() []waits.Late {
 	if !c.o.Log.Leads() {
-		c.waiting.Lock()
-		defer c.waiting.Unlock()
-		c.waiting.tracker = waits.Tracker{}
 		return nil
 	}
-	s := c.o.State.Snapshot()
-	all := waits.Of(s, c.failover.Load().Unavailable(s))
-	c.waiting.Lock()
-	defer c.waiting.Unlock()
-	return c.waiting.tracker.Evaluate(c.o.Now(), all)
+	t, s := c.current.Load(), c.o.State.Snapshot()
+	all := waits.Of(s, t.failover.Unavailable(s))
+	t.waiting.mu.Lock()
+	defer t.waiting.mu.Unlock()
+	return t.waiting.tracker.Evaluate(c.o.Now(), all)
 }

@@ -59,7 +59,8 @@ func (c *Control) Simulate(ctx context.Context, q SimulateRequest) (SimulateResu
 		if s, err = c.beforePlan(ctx, "try"); err != nil {
 			return SimulateResult{}, err
 		}
-		see, env.Unavailable, env.Pools = c.fleetObservation(s), c.failover.Load().Unavailable(s), c.pools()
+		t := c.current.Load()
+		see, env.Unavailable, env.Pools = t.reports.fleet(s), t.failover.Unavailable(s), t.reports.pools()
 	} else {
 		_, saved, err := node.Load(bytes.NewReader(q.Snapshot))
 		if err != nil {
@@ -90,5 +91,5 @@ func (c *Control) FailoverCapacity(ctx context.Context) ([]FailoverRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	return failover.Capacity(s, placement.Env{Now: c.o.Now().UTC(), NewID: func() string { return "" }, Unavailable: c.failover.Load().Unavailable(s)})
+	return failover.Capacity(s, placement.Env{Now: c.o.Now().UTC(), NewID: func() string { return "" }, Unavailable: c.current.Load().failover.Unavailable(s)})
 }
