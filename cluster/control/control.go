@@ -164,17 +164,15 @@ func (c *Control) propose(ctx context.Context, kind state.Kind, body any) error 
 	return outcome
 }
 
-// plan waits for its turn to make a plan, until ctx, the caller's, ends.
-func (c *Control) plan(ctx context.Context) error {
+// turn waits for the turn to make a plan, until ctx, the caller's, ends; done ends it.
+func (c *Control) turn(ctx context.Context) (done func(), err error) {
 	select {
 	case c.planning <- struct{}{}:
-		return nil
+		return sync.OnceFunc(func() { <-c.planning }), nil
 	case <-ctx.Done():
-		return fmt.Errorf("wait for other requests: %w", ctx.Err())
+		return nil, fmt.Errorf("wait for other requests: %w", ctx.Err())
 	}
 }
-
-func (c *Control) planned() { <-c.planning }
 
 // View returns the cluster as it is now; stale: as this server knows it.
 func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
@@ -191,7 +189,7 @@ func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
 	}
 	v.fill = sync.OnceFunc(func() { t.fill(v) })
 	v.Late = sync.OnceValue(c.Late)
-	v.blockers, v.recommendations, v.period = t.drains.of, sync.OnceValue(t.rightsizing.Recommendations), c.o.Period
+	v.blockers, v.recommendations, v.period = t.drains.blockers, sync.OnceValue(t.rightsizing.Recommendations), c.o.Period
 	v.withMargin = func(env placement.Env) placement.Env { return t.withMargin(v.Snapshot, env) }
 	return v, nil
 }
@@ -287,10 +285,10 @@ func (c *Control) change(ctx context.Context, verb, name string, body any, call 
 
 // try plans once. again: the state had changed meanwhile.
 func (c *Control) try(ctx context.Context, verb, name, print string, call Call, global bool, decide decider) (r Result, again bool, err error) {
-	if err := c.plan(ctx); err != nil {
+	planned, err := c.turn(ctx)
+	if err != nil {
 		return r, false, fmt.Errorf("%s %s: %w: %w", verb, name, ErrTimeout, err)
 	}
-	planned := sync.OnceFunc(c.planned)
 	defer planned()
 	for {
 		if global {

@@ -96,10 +96,11 @@ func (c *Control) tryDrain(ctx context.Context, host string, q DrainRequest, pri
 	if _, err := c.before(ctx, what); err != nil {
 		return DrainResult{}, false, err
 	}
-	if err := c.plan(ctx); err != nil {
+	planned, err := c.turn(ctx)
+	if err != nil {
 		return DrainResult{}, false, fmt.Errorf("%s: %w: %w", what, ErrTimeout, err)
 	}
-	defer c.planned()
+	defer planned()
 	if err := c.inflight.drained(ctx); err != nil {
 		return DrainResult{}, false, fmt.Errorf("%s: %w: %w", what, ErrTimeout, err)
 	}
@@ -187,9 +188,6 @@ func (t *term) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*state.
 	}
 	return body, a, nil
 }
-
-// drainEffort bounds the search for targets of VMs: see migration.Problem.
-const drainEffort = 20_000_000
 
 // drainFleet is the cluster as drains are planned on it.
 func (t *term) drainFleet(s *state.Snapshot, supersedes []string, keep map[string]string) *moves.Fleet {
@@ -333,8 +331,9 @@ func (c *Control) Empty(ctx context.Context, host string) (EmptyView, error) {
 		return out, fmt.Errorf("host %s: %w", host, ErrNotFound)
 	}
 	t := c.current.Load()
-	w, at := t.reports.inventory(s, h, t.failover.WhyUnavailable(s, host))
-	out.At, out.Unmanaged = at, w.Unmanaged
+	live, _ := t.reports.of(host)
+	w := live.inventory(s, h, t.failover.WhyUnavailable(s, host))
+	out.At, out.Unmanaged = live.Listed, w.Unmanaged
 	for _, name := range w.Running {
 		if !slices.Contains(w.Unmanaged, name) {
 			out.VMs = append(out.VMs, name)

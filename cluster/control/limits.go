@@ -13,6 +13,7 @@ const (
 
 // Limits of requests.
 const (
-	tries      = 8    // times that a request is planned before it gives up because the state keeps changing
-	maxAdvised = 2000 // VMs beyond which a refusal does not wait for a plan of moves
+	tries       = 8          // times that a request is planned before it gives up because the state keeps changing
+	drainEffort = 20_000_000 // of the search for targets of VMs that leave a host: see migration.Problem
+	maxAdvised  = 2000       // VMs beyond which a refusal does not wait for a plan of moves
 )

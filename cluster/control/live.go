@@ -216,9 +216,20 @@ func (l *liveReports) measured(s *state.Snapshot) map[string]rightsizing.VMObser
 	return out
 }
 
-// inventory returns the last list of a host's hypervisor, and when it was reported; zero: none was in this term.
-func (l *liveReports) inventory(s *state.Snapshot, h state.Host, unavailable string) (drain.HostInventory, time.Time) {
+// synced returns the log indexes up to which the desired state is in force on a host: what takes something from VMs, and all of
+// it.
+func (l *liveReports) synced(host string) (shrunk, all uint64) {
+	live, _ := l.of(host)
+	return live.Shrunk, live.Synced
+}
+
+// inventory returns the last list of a host's hypervisor.
+func (l *liveReports) inventory(s *state.Snapshot, h state.Host, unavailable string) drain.HostInventory {
 	live, _ := l.of(h.Name)
+	return live.inventory(s, h, unavailable)
+}
+
+func (live HostLive) inventory(s *state.Snapshot, h state.Host, unavailable string) drain.HostInventory {
 	w := drain.HostInventory{Unavailable: unavailable, Listed: live.Reach && live.ListedFor > 0 && live.ListedFor >= h.Version}
 	for _, i := range live.Running {
 		vm, known := s.VM(i.VM)
@@ -230,5 +241,5 @@ func (l *liveReports) inventory(s *state.Snapshot, h state.Host, unavailable str
 		}
 		w.Running = append(w.Running, name)
 	}
-	return w, live.Listed
+	return w
 }

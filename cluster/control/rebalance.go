@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"evenkeel/cluster/agent"
-	"evenkeel/cluster/scheduler/admission"
 	"evenkeel/cluster/scheduler/moves"
-	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/scheduler/rebalance"
 	"evenkeel/cluster/state"
 )
@@ -141,10 +138,11 @@ func (c *Control) tryMovePlan(ctx context.Context, verb, print string, call Call
 	if _, err := c.beforePlan(ctx, verb); err != nil {
 		return MoveResult{}, false, err
 	}
-	if err := c.plan(ctx); err != nil {
+	planned, err := c.turn(ctx)
+	if err != nil {
 		return MoveResult{}, false, fmt.Errorf("%s: %w: %w", verb, ErrTimeout, err)
 	}
-	defer c.planned()
+	defer planned()
 	if err := c.inflight.drained(ctx); err != nil {
 		return MoveResult{}, false, fmt.Errorf("%s: %w: %w", verb, ErrTimeout, err)
 	}
@@ -312,130 +310,4 @@ func checkReason(field, text string) error {
 		return &Invalid{Fields: []FieldError{{Field: field, Text: "must be at most 500 characters"}}}
 	}
 	return nil
-}
-
-// makeRoom plans moves for a VC that waits in the queue and would fit after them, within the cluster's budget. Admission then
-// starts it as any other.
-func (t *term) makeRoom(ctx context.Context, s *state.Snapshot) (bool, error) {
-	meta, _ := s.Meta()
-	set := meta.Settings.Moves.WithDefaults()
-	if set.Mode != state.MovesAuto || len(s.RunningMovePlans()) > 0 {
-		return false, nil
-	}
-	at := s.PlacementIndex()
-	env := t.env()
-	if len(env.Awaited) > 0 { // it may fit there without a move
-		return false, nil
-	}
-	for i, vc := range admission.Queue(s) {
-		if i == maxRoomTries {
-			break
-		}
-		if t.moves.tried[vc.ID] == at || recentRoomPlans(s, vc.ID, env.Now.Add(-set.CoolDown.Duration())) >= maxRoomPlans {
-			continue
-		}
-		t.moves.tried[vc.ID] = at
-		plan, _, err := rebalance.PlanRoom(moves.NewFleet(s, env, t.reports.fleet(s), moves.Options{CopyStorage: set.CopyStorage}, vc), set.Budget())
-		if err != nil || len(plan.Steps) == 0 {
-			continue
-		}
-		plan.ID, plan.VC, plan.By = t.c.ids.next(), vc.ID, "queue"
-		plan.Text = "virtual cluster " + vc.Name + " waits for room"
-		t.c.log.Info("plan of moves", "kind", plan.Kind, "vc", vc.Name, "moves", len(plan.Steps), "bytes", plan.Bytes)
-		return t.putPlan(ctx, s, plan)
-	}
-	return false, nil
-}
-
-// For how many VCs of the queue room is looked for at a time, and how many plans one VC is given within a cool-down.
-const (
-	maxRoomTries = 4
-	maxRoomPlans = 2
-)
-
-func recentRoomPlans(s *state.Snapshot, vc string, since time.Time) (n int) {
-	for _, p := range s.MovePlans() {
-		if p.Kind == state.MovesRoom && p.VC == vc && p.CreatedAt.After(since) {
-			n++
-		}
-	}
-	return n
-}
-
-// putPlan records a plan of the loop. It replaces plans that no user applied.
-func (t *term) putPlan(ctx context.Context, s *state.Snapshot, plan state.MovePlan) (bool, error) {
-	put := state.MovePlanPut{Plan: plan}
-	for _, p := range s.MovePlans() {
-		if p.State == state.MovesProposed {
-			put.Supersedes = append(put.Supersedes, p.ID)
-		}
-	}
-	err := t.propose(ctx, state.KindMovePlan, put)
-	if errors.Is(err, state.ErrConflict) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// balanceInterval is how often the leader looks whether moves would help.
-const balanceInterval = time.Second
-
-// balance plans moves that raise the minimum yield, if a plan is due.
-func (t *term) balance(ctx context.Context, s *state.Snapshot) (bool, error) {
-	m := &t.moves
-	meta, _ := s.Meta()
-	set := meta.Settings.Moves.WithDefaults()
-	now := t.c.o.Now()
-	if next := m.evaluatedAt.Add(balanceInterval); now.Before(next) && !now.Before(m.evaluatedAt) { // a look costs, and the state changes often
-		m.wake = next
-		return false, nil
-	}
-	m.evaluatedAt, m.wake = now, time.Time{}
-	if set.Mode == state.MovesOff {
-		return false, nil
-	}
-	env := t.env()
-	if len(env.Awaited) > 0 { // a host that reports wakes the loop
-		return false, nil
-	}
-	var v rebalance.Verdict
-	m.seen, v = m.seen.Due(rebalance.PaceOf(meta.Settings.Moves), t.balanceObservation(s, env, set))
-	m.wake = v.Next
-	if !v.Evaluate {
-		return false, nil
-	}
-	f := moves.NewFleet(s, env, t.reports.fleet(s), moves.Options{MinResidency: set.MinResidency.Duration(), CopyStorage: set.CopyStorage})
-	plan, err := rebalance.Plan(f, set.Budget(), set.MinGain, true)
-	if err != nil {
-		return false, err
-	}
-	if len(plan.Steps) == 0 {
-		t.c.log.Debug("no plan of moves", "why", plan.Reason)
-		return false, nil
-	}
-	plan.ID, plan.By, plan.Text = t.c.ids.next(), "loop", v.Why
-	if set.Mode == state.MovesPropose {
-		plan.State = state.MovesProposed
-	}
-	t.c.log.Info("plan of moves", "kind", plan.Kind, "state", plan.State, "moves", len(plan.Steps), "bytes", plan.Bytes, "text", plan.Reason)
-	return t.putPlan(ctx, s, plan)
-}
-
-// balanceObservation returns what decides whether moves are looked for. Where every VM has what it needs a quick look says so.
-func (t *term) balanceObservation(s *state.Snapshot, env placement.Env, set state.MoveSettings) rebalance.Observation {
-	full := true
-	s.EachVC(func(vc *state.VC) bool {
-		full = vc.Goal != state.GoalRun || !vc.Admitted || state.YieldOf(*vc) >= 1
-		return full
-	})
-	if full {
-		return rebalance.Observation{Now: env.Now, MinYield: 1, Hosts: t.moves.seen.Hosts}
-	}
-	in := rebalance.Observe(s, env)
-	for _, p := range s.MovePlans() {
-		if p.Kind == state.MovesRebalance && p.State == state.MovesProposed && set.Mode == state.MovesPropose && env.Now.Sub(p.CreatedAt) < set.Period.Duration() && in.Busy == "" {
-			in.Busy = "move plan " + p.ID + " waits to be applied"
-		}
-	}
-	return in
 }

@@ -19,7 +19,7 @@ import (
 func (c *Control) Run(ctx context.Context) {
 	t := c.current.Load()
 	var beside sync.WaitGroup
-	beside.Go(func() { t.emptyHosts(ctx) })
+	beside.Go(func() { t.drains.run(ctx) })
 	beside.Go(func() { t.rightsizing.Run(ctx) })
 	beside.Go(func() { c.keepTokenUses(ctx) })
 	beside.Go(func() { c.watchWaits(ctx) })
@@ -44,7 +44,7 @@ func (c *Control) Run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-retry:
 		case <-c.wake:
-		case <-t.moves.due(c.o.Now()):
+		case <-t.due(c.o.Now()):
 		case <-changed:
 			select {
 			case <-ctx.Done():
@@ -52,6 +52,20 @@ func (c *Control) Run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// due returns when the loop must evaluate again though nothing changed; nil: never.
+func (t *term) due(now time.Time) <-chan time.Time {
+	at := t.rebalance.due(now)
+	if t.moves.running() {
+		if soon := now.Add(moveInterval); at.IsZero() || at.After(soon) {
+			at = soon
+		}
+	}
+	if at.IsZero() {
+		return nil
+	}
+	return time.After(max(at.Sub(now), debounce))
 }
 
 // planInputs are what plans depend on: the placement index, the settings, the hosts that are unavailable or awaited, whether a
@@ -67,7 +81,7 @@ type planInputs struct {
 
 func (t *term) inputsOf(s *state.Snapshot, env placement.Env) planInputs {
 	m, _ := s.Meta()
-	return planInputs{s.PlacementIndex(), m.SettingsIndex, namesOf(env.Unavailable), strings.Join(env.Awaited, " "), t.moves.on.Load(), t.evaluations.Load(), t.relisted.Load()}
+	return planInputs{s.PlacementIndex(), m.SettingsIndex, namesOf(env.Unavailable), strings.Join(env.Awaited, " "), t.moves.running(), t.evaluations.Load(), t.relisted.Load()}
 }
 
 // stage proposes one plan, if there is one to propose. idle are the inputs for which there last was none: most changes of the
@@ -76,18 +90,23 @@ func (t *term) stage(ctx context.Context, idle *planInputs) (bool, error) {
 	if !t.c.o.Log.Leads() {
 		return false, ErrNoLeader
 	}
-	if err := t.c.plan(ctx); err != nil {
+	planned, err := t.c.turn(ctx)
+	if err != nil {
 		return false, err
 	}
-	defer t.c.planned()
+	defer planned()
 	s := t.c.o.State.Snapshot()
 	env := t.env()
-	if acted, err := t.carryOn(ctx, s, env); acted || err != nil {
+	t.moves.observe(s, env)
+	if acted, err := t.rebalance.weigh(ctx, s, env); acted || err != nil {
+		return acted, err
+	}
+	if acted, err := t.moves.step(ctx, s, env); acted || err != nil {
 		return acted, err
 	}
 	at := t.inputsOf(s, env)
 	if at == *idle {
-		return t.balance(ctx, s)
+		return t.rebalance.balance(ctx, s)
 	}
 	if m, _ := s.Meta(); m.RecoveryFreeze.On() {
 		*idle = planInputs{}
@@ -95,7 +114,7 @@ func (t *term) stage(ctx context.Context, idle *planInputs) (bool, error) {
 	}
 	if t.c.capacity.Steady(s) {
 		*idle = at
-		return t.balance(ctx, s)
+		return t.rebalance.balance(ctx, s)
 	}
 	if err := t.c.inflight.drained(ctx); err != nil {
 		return false, err
@@ -114,13 +133,13 @@ func (t *term) stage(ctx context.Context, idle *planInputs) (bool, error) {
 	}
 	if plan == nil {
 		*idle = at
-		if acted, err := t.makeRoom(ctx, s); acted || err != nil {
+		if acted, err := t.rebalance.makeRoom(ctx, s); acted || err != nil {
 			return acted, err
 		}
-		return t.balance(ctx, s)
+		return t.rebalance.balance(ctx, s)
 	}
 	t.c.log.Info("plan", "verb", plan.Verb, "hosts", len(plan.AffectedHosts), "allocations", len(plan.Allocations), "text", plan.Text)
-	err := t.propose(ctx, state.KindPlan, plan)
+	err = t.propose(ctx, state.KindPlan, plan)
 	if errors.Is(err, state.ErrConflict) {
 		t.c.log.Info("plan refused", "verb", plan.Verb, "error", err)
 		return false, nil // the state moved on, and that wakes us

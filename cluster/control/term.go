@@ -30,8 +30,9 @@ type term struct {
 	admissionMargin *admissionMargin
 	failover        *failover.Runner
 	rightsizing     *rightsizing.Runner
-	moves           moving
-	drains          draining
+	moves           *moveRunner
+	rebalance       *rebalanceRunner
+	drains          *drainRunner
 	queue           admission.QueueCache // under planning
 
 	evaluations atomic.Uint64 // of needs after which VMs may be started again
@@ -40,8 +41,7 @@ type term struct {
 
 // newTerm makes a term that begins now: nothing is known of any host, and each lease counts as renewed now.
 func (c *Control) newTerm(number uint64) *term {
-	t := &term{c: c, number: number, reports: newLiveReports(), desired: newDesiredCache(), clocks: newHostClocks(), moves: newMoving(), drains: newDraining(),
-		admissionMargin: newAdmissionMargin()}
+	t := &term{c: c, number: number, reports: newLiveReports(), desired: newDesiredCache(), clocks: newHostClocks(), admissionMargin: newAdmissionMargin()}
 	o := failover.Options{Lease: c.o.Lease, Clock: c.o.Clock, Now: c.o.Now, Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Propose: t.propose,
 		Unknown: func(err error) bool { return errors.Is(err, ErrTimeout) }, Report: t.reports.hypervisor, Changed: c.wakeLoop}
 	if c.o.Fence != nil {
@@ -50,6 +50,11 @@ func (c *Control) newTerm(number uint64) *term {
 	t.failover = failover.New(o)
 	t.rightsizing = rightsizing.New(rightsizing.Options{Period: c.o.Period, Now: c.o.Now, Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Propose: t.propose,
 		Unavailable: t.failover.Unavailable, Measured: t.reports.measured, Evaluated: t.evaluated})
+	t.rebalance = newRebalanceRunner(rebalanceOptions{Log: c.log, Now: c.o.Now, NewID: c.ids.next, Propose: t.propose, Env: t.env, Observation: t.reports.fleet,
+		Silent: func(s *state.Snapshot) string { return someNames(t.failover.Unreported(s)) }})
+	t.moves = newMoveRunner(moveOptions{Log: c.log, Propose: t.propose, Routes: t.reports.routes, Synced: t.reports.synced, Replan: t.rebalance.replan})
+	t.drains = newDrainRunner(drainOptions{Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Turn: c.turn, Drained: c.inflight.drained, Propose: t.propose,
+		Env: t.env, Inventory: t.reports.inventory, Fleet: t.drainFleet})
 	return t
 }
 

@@ -1,0 +1,254 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"evenkeel/cluster/scheduler/admission"
+	"evenkeel/cluster/scheduler/moves"
+	"evenkeel/cluster/scheduler/placement"
+	"evenkeel/cluster/scheduler/rebalance"
+	"evenkeel/cluster/state"
+)
+
+// Delays and limits of re-balancing.
+const (
+	rebalanceInterval = time.Second // between two evaluations of whether moves would help
+	maxRoomTries      = 4           // VCs of the queue for which room is looked for at a time
+	maxRoomPlans      = 2           // plans that one VC is given within a cool-down
+)
+
+// rebalanceOptions are what the leader gives a rebalanceRunner.
+type rebalanceOptions struct {
+	Log   *slog.Logger
+	Now   func() time.Time
+	NewID func() string
+	// Propose takes a command into the log and returns its outcome.
+	Propose func(ctx context.Context, kind state.Kind, body any) error
+	Env     func() placement.Env
+	// Observation is what agents reported of VMs, and of what their hosts need to take VMs over.
+	Observation func(*state.Snapshot) moves.Observation
+	// Silent names the hosts that owe this leader a report, as a text; "": there are none.
+	Silent func(*state.Snapshot) string
+}
+
+// rebalanceRunner plans moves that raise the minimum yield or make room for VCs that wait, in one term of a leader. The next
+// term has its own. One goroutine uses it: the control loop's.
+type rebalanceRunner struct {
+	o           rebalanceOptions
+	seen        rebalance.Trigger
+	evaluatedAt time.Time         // whether moves would help
+	wake        time.Time         // when that is due again though nothing changes; zero: never
+	weighed     map[string]uint64 // plans that were found to help still, and the last change of needs at that time
+	tried       map[string]uint64 // VCs that room was looked for, and the placement index at that time
+}
+
+func newRebalanceRunner(o rebalanceOptions) *rebalanceRunner {
+	return &rebalanceRunner{o: o, weighed: map[string]uint64{}, tried: map[string]uint64{}}
+}
+
+// due returns when balance is due again though nothing changes; zero: never. A time that has come is returned once: that
+// evaluation says when the next is due.
+func (r *rebalanceRunner) due(now time.Time) time.Time {
+	at := r.wake
+	if !at.After(now) {
+		r.wake = time.Time{}
+	}
+	return at
+}
+
+// weigh evaluates running re-balances again where needs have changed since: one whose remaining moves do not help any more is
+// planned again.
+func (r *rebalanceRunner) weigh(ctx context.Context, s *state.Snapshot, env placement.Env) (bool, error) {
+	if len(s.RunningMovePlans()) == 0 {
+		clear(r.weighed)
+		return false, nil
+	}
+	needs := moves.Needs(s)
+	meta, _ := s.Meta()
+	for _, p := range s.RunningMovePlans() {
+		begin := func(st state.MoveStep) bool { return st.State == state.StepWaiting || st.State == state.StepPreparing }
+		if p.Kind != state.MovesRebalance || len(env.Awaited) > 0 || needs <= max(p.Basis, r.weighed[p.ID]) || meta.RecoveryFreeze.On() || !slices.ContainsFunc(p.Steps, begin) {
+			continue
+		}
+		f := moves.NewFleet(s, env, r.o.Observation(s), moves.Options{Supersedes: []string{p.ID}, CopyStorage: meta.Settings.Moves.CopyStorage})
+		without, with, err := f.Outcome(p)
+		if err != nil {
+			return false, err
+		}
+		if r.weighed[p.ID] = needs; with > without*(1+1e-6) {
+			continue
+		}
+		why := fmt.Sprintf("needs have changed: the moves to come would bring the minimum yield from %.4f to %.4f", without, with)
+		err = r.replan(ctx, s, env, &moves.Replan{Plan: p, Why: why})
+		if errors.Is(err, state.ErrConflict) {
+			delete(r.weighed, p.ID)
+			return false, nil
+		}
+		return err == nil, err
+	}
+	return false, nil
+}
+
+// replan plans again what is left of a plan some moves of which did not happen. Where nothing helps any more the plan has
+// failed. While hosts are silent that could take VMs, it ends as stopped instead.
+func (r *rebalanceRunner) replan(ctx context.Context, s *state.Snapshot, env placement.Env, a *moves.Replan) error {
+	meta, _ := s.Meta()
+	set := meta.Settings.Moves.WithDefaults()
+	o := moves.Options{Supersedes: []string{a.Plan.ID}, Pinned: a.Pinned, CopyStorage: set.CopyStorage}
+	left := moves.Left(s, a.Plan)
+	var instead state.MovePlan
+	var err error
+	switch a.Plan.Kind {
+	case state.MovesRebalance:
+		instead, err = rebalance.Plan(moves.NewFleet(s, env, r.o.Observation(s), o), left, set.MinGain, false)
+	case state.MovesRoom:
+		if vc, ok := s.VC(a.Plan.VC); ok && vc.Goal == state.GoalRun && !vc.Admitted {
+			instead, _, err = rebalance.PlanRoom(moves.NewFleet(s, env, r.o.Observation(s), o, vc), left)
+		} else {
+			instead.Reason = "no VM waits for the room any more"
+		}
+	default:
+		instead.Reason = "the caller that asked for it has to continue it"
+	}
+	if err != nil {
+		instead.Reason = err.Error()
+	}
+	silent := r.o.Silent(s)
+	if silent != "" && len(instead.Steps) == 0 && a.Plan.Kind != state.MovesDrain {
+		instead.Reason += "; not counted: " + silent + ", not heard of since this server leads"
+	}
+	next := moves.Replanned(a.Plan, instead, a.Why)
+	failed := next.Failures > a.Plan.Failures
+	if !failed {
+		next.Tries = a.Plan.Tries // nothing went wrong
+	}
+	switch {
+	case len(instead.Steps) > 0:
+	case failed && (silent == "" || a.Plan.Kind == state.MovesDrain): // a drain goes on with another plan
+		next.State = state.MovesFailed
+	default:
+		next.State = state.MovesStopped
+	}
+	return r.o.Propose(ctx, state.KindMovePlan, state.MovePlanPut{Plan: next, Version: a.Plan.ModifyIndex})
+}
+
+// makeRoom plans moves for a VC that waits in the queue and would fit after them, within the cluster's budget. Admission then
+// starts it as any other.
+func (r *rebalanceRunner) makeRoom(ctx context.Context, s *state.Snapshot) (bool, error) {
+	meta, _ := s.Meta()
+	set := meta.Settings.Moves.WithDefaults()
+	if set.Mode != state.MovesAuto || len(s.RunningMovePlans()) > 0 {
+		return false, nil
+	}
+	at := s.PlacementIndex()
+	env := r.o.Env()
+	if len(env.Awaited) > 0 { // it may fit there without a move
+		return false, nil
+	}
+	for i, vc := range admission.Queue(s) {
+		if i == maxRoomTries {
+			break
+		}
+		if r.tried[vc.ID] == at || recentRoomPlans(s, vc.ID, env.Now.Add(-set.CoolDown.Duration())) >= maxRoomPlans {
+			continue
+		}
+		r.tried[vc.ID] = at
+		plan, _, err := rebalance.PlanRoom(moves.NewFleet(s, env, r.o.Observation(s), moves.Options{CopyStorage: set.CopyStorage}, vc), set.Budget())
+		if err != nil || len(plan.Steps) == 0 {
+			continue
+		}
+		plan.ID, plan.VC, plan.By = r.o.NewID(), vc.ID, "queue"
+		plan.Text = "virtual cluster " + vc.Name + " waits for room"
+		r.o.Log.Info("plan of moves", "kind", plan.Kind, "vc", vc.Name, "moves", len(plan.Steps), "bytes", plan.Bytes)
+		return r.put(ctx, s, plan)
+	}
+	return false, nil
+}
+
+func recentRoomPlans(s *state.Snapshot, vc string, since time.Time) (n int) {
+	for _, p := range s.MovePlans() {
+		if p.Kind == state.MovesRoom && p.VC == vc && p.CreatedAt.After(since) {
+			n++
+		}
+	}
+	return n
+}
+
+// put records a plan of the loop. It replaces plans that no user applied.
+func (r *rebalanceRunner) put(ctx context.Context, s *state.Snapshot, plan state.MovePlan) (bool, error) {
+	put := state.MovePlanPut{Plan: plan}
+	for _, p := range s.MovePlans() {
+		if p.State == state.MovesProposed {
+			put.Supersedes = append(put.Supersedes, p.ID)
+		}
+	}
+	err := r.o.Propose(ctx, state.KindMovePlan, put)
+	if errors.Is(err, state.ErrConflict) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// balance plans moves that raise the minimum yield, if a plan is due.
+func (r *rebalanceRunner) balance(ctx context.Context, s *state.Snapshot) (bool, error) {
+	meta, _ := s.Meta()
+	set := meta.Settings.Moves.WithDefaults()
+	now := r.o.Now()
+	if next := r.evaluatedAt.Add(rebalanceInterval); now.Before(next) && !now.Before(r.evaluatedAt) { // a look costs, and the state changes often
+		r.wake = next
+		return false, nil
+	}
+	r.evaluatedAt, r.wake = now, time.Time{}
+	if set.Mode == state.MovesOff {
+		return false, nil
+	}
+	env := r.o.Env()
+	if len(env.Awaited) > 0 { // a host that reports wakes the loop
+		return false, nil
+	}
+	var v rebalance.Verdict
+	r.seen, v = r.seen.Due(rebalance.PaceOf(meta.Settings.Moves), r.observe(s, env, set))
+	r.wake = v.Next
+	if !v.Evaluate {
+		return false, nil
+	}
+	f := moves.NewFleet(s, env, r.o.Observation(s), moves.Options{MinResidency: set.MinResidency.Duration(), CopyStorage: set.CopyStorage})
+	plan, err := rebalance.Plan(f, set.Budget(), set.MinGain, true)
+	if err != nil {
+		return false, err
+	}
+	if len(plan.Steps) == 0 {
+		r.o.Log.Debug("no plan of moves", "why", plan.Reason)
+		return false, nil
+	}
+	plan.ID, plan.By, plan.Text = r.o.NewID(), "loop", v.Why
+	if set.Mode == state.MovesPropose {
+		plan.State = state.MovesProposed
+	}
+	r.o.Log.Info("plan of moves", "kind", plan.Kind, "state", plan.State, "moves", len(plan.Steps), "bytes", plan.Bytes, "text", plan.Reason)
+	return r.put(ctx, s, plan)
+}
+
+// observe returns what decides whether moves are looked for. Where every VM has what it needs a quick look says so.
+func (r *rebalanceRunner) observe(s *state.Snapshot, env placement.Env, set state.MoveSettings) rebalance.Observation {
+	full := true
+	s.EachVC(func(vc *state.VC) bool {
+		full = vc.Goal != state.GoalRun || !vc.Admitted || state.YieldOf(*vc) >= 1
+		return full
+	})
+	if full {
+		return rebalance.Observation{Now: env.Now, MinYield: 1, Hosts: r.seen.Hosts}
+	}
+	in := rebalance.Observe(s, env)
+	for _, p := range s.MovePlans() {
+		if p.Kind == state.MovesRebalance && p.State == state.MovesProposed && set.Mode == state.MovesPropose && env.Now.Sub(p.CreatedAt) < set.Period.Duration() && in.Busy == "" {
+			in.Busy = "move plan " + p.ID + " waits to be applied"
+		}
+	}
+	return in
+}
