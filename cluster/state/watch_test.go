@@ -207,6 +207,51 @@ func concernOf(s *state.Snapshot, host string) string {
 	return b.String()
 }
 
+// moveStep is a report of a host of a VM that moves.
+func (d *drawn) moveStep(vm state.VM) (state.Kind, any) {
+	host := d.pick("reporting host", []string{vm.Host, vm.MovingTo})
+	st := state.VMStatus{VM: vm.ID, Generation: vm.Generation, Move: d.k.migration(vm.ID).Open}
+	switch d.pick("step", []string{"room", "permit", "lost", "left"}) {
+	case "room":
+		st.Room, st.Resumes = true, true
+	case "permit":
+		st.Permit = true
+	case "left":
+		st.Phase, st.Left = state.Lost, true
+	default:
+		st.Phase = state.Lost
+	}
+	return state.KindVMReport, state.VMReport{Host: host, VMs: []state.VMStatus{st}}
+}
+
+// checkMigrations: a VM is on its way exactly while it has one running migration, from its host to its target.
+func checkMigrations(t failer, s *state.Snapshot) {
+	t.Helper()
+	running := map[string]state.Migration{}
+	for _, m := range s.Migrations() {
+		if m.State != state.MigrationRunning {
+			continue
+		}
+		if _, twice := running[m.VM]; twice {
+			t.Fatalf("VM %s has two running migrations", m.VM)
+		}
+		running[m.VM] = m
+	}
+	for _, vm := range s.VMs() {
+		m, moves := running[vm.ID]
+		if found, ok := s.MigrationOf(vm.ID); ok != moves || found != m {
+			t.Fatalf("the index has the migration %+v of VM %s, and the table %+v", found, vm.ID, m)
+		}
+		if moves != (vm.MovingTo != "") || moves && (m.From != vm.Host || m.To != vm.MovingTo) {
+			t.Fatalf("VM %+v has the migration %+v", vm, m)
+		}
+		delete(running, vm.ID)
+	}
+	if len(running) > 0 {
+		t.Fatalf("migrations of no VM: %+v", running)
+	}
+}
+
 // Whatever changes in a host's desired state, its watch fires before Apply returns.
 func TestWatchHost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -227,12 +272,16 @@ func TestWatchHost(t *testing.T) {
 					m.To = vm.MovingTo
 				}
 				kind, body = state.KindMove, m
+				if vm.MovingTo != "" && d.chance("a step of it", 2) {
+					kind, body = d.moveStep(vm)
+				}
 			}
 			err := k.apply(t, kind, body)
 			for _, h := range hosts {
 				if after := concernOf(k.Snapshot(), h); after != before[h] && !fired(watches[h]) {
 					t.Fatalf("%s %+v (%v) did not wake %s:\n%s%s", kind, body, err, h, before[h], after)
 				}
+				checkMigrations(t, k.Snapshot())
 				if err != nil && fired(watches[h]) {
 					t.Fatalf("%s %+v was refused (%v) and woke %s", kind, body, err, h)
 				}
@@ -248,4 +297,31 @@ func TestWatchHost(t *testing.T) {
 	if err := k.Restore(strings.NewReader(save(t, k.Snapshot()))); err != nil || !fired(two) {
 		t.Errorf("a restore (%v) wakes all", err)
 	}
+}
+
+// Each step of a migration wakes both of its hosts, and no other: what they are to do is in its row.
+func TestWatchMigration(t *testing.T) {
+	k := small(t, 3)
+	restartable(t, k, "r", "h1")
+	step := func(what string, kind state.Kind, body any) {
+		t.Helper()
+		from, to, other := k.WatchHost("h1"), k.WatchHost("h2"), k.WatchHost("h3")
+		k.must(t, kind, body)
+		if !fired(from) || !fired(to) || fired(other) {
+			t.Errorf("%s: the source is woken: %v, the target: %v, another host: %v", what, fired(from), fired(to), fired(other))
+		}
+		checkMigrations(t, k.Snapshot())
+	}
+	step("open", state.KindMove, k.opens("vm-r-0", "h2"))
+	report := func(what, host string, st state.VMStatus) {
+		t.Helper()
+		st.VM, st.Generation, st.Move = "vm-r-0", 1, k.migration("vm-r-0").Open
+		step(what, state.KindVMReport, state.VMReport{Host: host, VMs: []state.VMStatus{st}})
+	}
+	report("room", "h2", state.VMStatus{Room: true, Resumes: true})
+	report("permit", "h1", state.VMStatus{Permit: true})
+	step("abort", state.KindMigrationAbort, state.MigrationAbort{ID: k.migration("vm-r-0").ID, Reason: "ann"})
+	report("lost at its source", "h1", state.VMStatus{Phase: state.Lost})
+	report("left", "h1", state.VMStatus{Phase: state.Lost, Left: true})
+	step("arrived", state.KindMove, state.Move{VM: "vm-r-0", Generation: 1, To: "h2", Arrived: true, Move: k.migration("vm-r-0").Open})
 }
