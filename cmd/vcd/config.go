@@ -9,8 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,12 +17,8 @@ import (
 	"evenkeel/api/v1"
 	"evenkeel/cluster/fence"
 	"evenkeel/cluster/pki"
-	"evenkeel/cluster/watchdog"
 	"evenkeel/internal/secretfile"
 )
-
-// maxSocket is the longest path of a unix socket that the kernel takes, bytes.
-const maxSocket = 107
 
 // maxConfigBytes bounds vcd.yaml.
 const maxConfigBytes = 1 << 20
@@ -166,96 +160,6 @@ func lineOf(doc []byte, key string) int {
 		return 0
 	}
 	return node.GetToken().Position.Line
-}
-
-// check what the configuration says. line is where a key stands, 0 where that is not known.
-func (c *config) check(line func(key string) int) error {
-	var errs []error
-	bad := func(key, format string, args ...any) {
-		text := key + ": " + fmt.Sprintf(format, args...)
-		if n := line(key); n > 0 {
-			text = fmt.Sprintf("line %d: %s", n, text)
-		}
-		errs = append(errs, errors.New(text))
-	}
-	if !pki.ValidName(c.Name) {
-		bad("name", "%q must be a DNS label in lower case", c.Name)
-	}
-	if !c.Server && !c.Agent {
-		bad("server, agent", "one of them must be true")
-	}
-	for key, address := range map[string]string{"listen": c.Listen, "apiListen": c.APIListen, "advertise": c.Advertise, "gossip": c.Gossip} {
-		_, port, err := net.SplitHostPort(address)
-		if n, e := strconv.ParseUint(port, 10, 16); (err != nil || e != nil || n == 0 && key == "advertise") && (key != "gossip" && key != "apiListen" || address != "") {
-			bad(key, "%q must be host:port, the port a number", address)
-		}
-	}
-	if host, _, err := net.SplitHostPort(c.Advertise); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
-		bad("advertise", "%q: others cannot reach this member there; give the address of this host on their network", c.Advertise)
-	}
-	if c.APIListen != "" && c.APIListen == c.Listen {
-		bad("apiListen", "%q is listen, too: leave it out, or give another address or port", c.APIListen)
-	}
-	if c.APIListen != "" && !c.Server {
-		bad("apiListen", "is for servers: an agent has no API")
-	}
-	if !filepath.IsAbs(c.DataDir) {
-		bad("dataDir", "%q must be a full path", c.DataDir)
-	}
-	if !filepath.IsAbs(c.Socket) || len(c.Socket) > maxSocket {
-		bad("socket", "%q must be a full path of at most %d bytes", c.Socket, maxSocket)
-	}
-	if a := c.Allowance.CPU; !(a >= 0 && a < 1e6) {
-		bad("allowance.cpu", "%g must be a number of cores", a)
-	}
-	if s := c.Allowance.Memory; s != "" {
-		if n, err := v1.ParseSize(s); err != nil || n == 0 {
-			bad("allowance.memory", "%q must be a size such as 8GiB", s)
-		} else if !strings.HasSuffix(s, "B") {
-			bad("allowance.memory", "%s has no unit: write it with KiB, MiB, GiB or TiB, such as 8GiB", s)
-		}
-	}
-	if l := time.Duration(c.Lease); l < 4*time.Second || l > 10*time.Minute {
-		bad("lease", "%s must be from 4s to 10m", l)
-	}
-	if c.Watchdog.Device != "" {
-		if err := watchdog.Check(time.Duration(c.Watchdog.Timeout)); err != nil {
-			bad("watchdog.timeout", "%v", err)
-		}
-	}
-	for host, f := range c.Fence {
-		if !pki.ValidName(host) {
-			bad("fence."+host, "is no name of a host: a DNS label in lower case")
-		}
-		if _, err := f.Check(host); err != nil {
-			bad("fence."+host, "%v", err)
-		}
-	}
-	if p := c.PKI; (p.CA != "" || p.Cert != "" || p.Key != "") && (p.CA == "" || p.Cert == "" || p.Key == "") {
-		bad("pki", "ca, cert and key belong together")
-	}
-	if c.Snapshots.Keep < 1 || c.Snapshots.Days < 0 || c.Snapshots.Every < 0 {
-		bad("snapshots", "keep must be at least 1, days and every not below 0")
-	}
-	if c.RemoveDead < 0 {
-		bad("removeDeadServersAfter", "%s must not be below 0", time.Duration(c.RemoveDead))
-	}
-	if slices.Contains(c.SharedPools, "") {
-		bad("sharedPools", "a name is empty")
-	}
-	if err := new(slog.Level).UnmarshalText([]byte(c.LogLevel)); err != nil {
-		bad("logLevel", "%q must be debug, info, warn or error", c.LogLevel)
-	}
-	if c.LogFormat != "text" && c.LogFormat != "json" {
-		bad("logFormat", "%q must be text or json", c.LogFormat)
-	}
-	if c.MigrationNetwork != "" {
-		if _, _, err := net.ParseCIDR(c.MigrationNetwork); err != nil {
-			bad("migrationNetwork", "%q must be like 192.0.2.0/24", c.MigrationNetwork)
-		}
-	}
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return errors.Join(errs...)
 }
 
 // devices are the fence devices of the configuration, checked before.
