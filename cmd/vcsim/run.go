@@ -122,46 +122,15 @@ func runOptionsOf(c *cli.Context) (runOptions, []uint64, error) {
 	if err != nil {
 		return o, nil, err
 	}
-	kind, load := c.String("workload"), c.Float64("load")
-	switch {
-	case c.Args().Present():
-		return o, nil, fmt.Errorf("%q: which flag is it for?", c.Args().First())
-	case !slices.Contains(workloadKinds, kind):
-		return o, nil, fmt.Errorf("--workload %s: must be %s", kind, strings.Join(workloadKinds, ", "))
-	case c.Int("hosts") < 1 || c.Int("hosts") > 1e5 || c.Int("apps") < 0 || c.Int("apps") > 1e8 || !(c.Float64("cores") > 0 && c.Float64("cores") <= 1e6) || !(memory > 0 && memory < 1<<55):
-		return o, nil, errors.New("hosts must be 1 to 100,000, with cores and memory above 0; apps 0 to 100,000,000")
-	case !(load >= 0 && load <= 1000) || !inDays(c.Float64("days")) || !inDays(c.Float64("from")) || !inDays(c.Float64("until")) || c.Duration("life") < 0:
-		return o, nil, errors.New("load must be 0 to 1,000; days, from and until 0 to 36,500; life not below 0")
-	case c.Duration("sampled") < 0 || c.Duration("sampled") > 24*time.Hour:
-		return o, nil, errors.New("sampled must be from 0 to a day")
-	case o.tick != 0 && !(o.tick >= 1 && o.tick <= 86400):
-		return o, nil, errors.New("tick must be from 1 s to a day")
-	case !slices.Contains([]string{"table", "json", "csv", "series", "apps"}, c.String("output")):
-		return o, nil, fmt.Errorf("-o %s: must be table, json, csv, series or apps", c.String("output"))
+	if err := checkRunFlags(c, memory); err != nil {
+		return o, nil, err
 	}
-	if kind == "pace" {
-		for _, f := range []string{"trace", "use", "from", "arrivals", "life", "until"} {
-			if c.IsSet(f) {
-				return o, nil, fmt.Errorf("--%s: pace draws all, and plays it to its end", f)
-			}
-		}
-		days := c.Float64("days")
-		if days == 0 {
-			days = 10
-		}
-		if load == 0 {
-			load = workload.PaceDefault.Load
-		}
-		o.pace = paceOf(c.Int("hosts"), c.Int("apps"), days, load)
-		o.pace.CPU, o.pace.Memory = c.Float64("cores"), float64(memory)
-		if c.Bool("rigid") {
-			o.pace.Elastic = 0
-		}
-		o.pace.Sampled = c.Duration("sampled").Seconds()
-		if o.pace.Apps < 1 {
-			return o, nil, errors.New("that is less than one application: more hosts, days or apps")
-		}
-	} else if o.record, err = recordOf(c, kind, float64(memory)); err != nil {
+	if kind := c.String("workload"); kind == "pace" {
+		o.pace, err = paceOfFlags(c, memory)
+	} else {
+		o.record, err = recordOf(c, kind, float64(memory))
+	}
+	if err != nil {
 		return o, nil, err
 	}
 	if o.tick == 0 {
@@ -176,6 +145,54 @@ func runOptionsOf(c *cli.Context) (runOptions, []uint64, error) {
 		}
 	}
 	return o, seeds, nil
+}
+
+// checkRunFlags checks the flags that every workload has.
+func checkRunFlags(c *cli.Context, memory v1.Size) error {
+	kind, hosts, apps, cores, load := c.String("workload"), c.Int("hosts"), c.Int("apps"), c.Float64("cores"), c.Float64("load")
+	tick := c.Duration("tick").Seconds()
+	switch {
+	case c.Args().Present():
+		return fmt.Errorf("%q: which flag is it for?", c.Args().First())
+	case !slices.Contains(workloadKinds, kind):
+		return fmt.Errorf("--workload %s: must be %s", kind, strings.Join(workloadKinds, ", "))
+	case hosts < 1 || hosts > 1e5 || apps < 0 || apps > 1e8 || !(cores > 0 && cores <= 1e6) || !(memory > 0 && memory < 1<<55):
+		return errors.New("hosts must be 1 to 100,000, with cores and memory above 0; apps 0 to 100,000,000")
+	case !(load >= 0 && load <= 1000) || !inDays(c.Float64("days")) || !inDays(c.Float64("from")) || !inDays(c.Float64("until")) || c.Duration("life") < 0:
+		return errors.New("load must be 0 to 1,000; days, from and until 0 to 36,500; life not below 0")
+	case c.Duration("sampled") < 0 || c.Duration("sampled") > 24*time.Hour:
+		return errors.New("sampled must be from 0 to a day")
+	case tick != 0 && !(tick >= 1 && tick <= 86400):
+		return errors.New("tick must be from 1 s to a day")
+	case !slices.Contains([]string{"table", "json", "csv", "series", "apps"}, c.String("output")):
+		return fmt.Errorf("-o %s: must be table, json, csv, series or apps", c.String("output"))
+	}
+	return nil
+}
+
+// paceOfFlags is Pace's workload as the flags have it.
+func paceOfFlags(c *cli.Context, memory v1.Size) (workload.Pace, error) {
+	for _, f := range []string{"trace", "use", "from", "arrivals", "life", "until"} {
+		if c.IsSet(f) {
+			return workload.Pace{}, fmt.Errorf("--%s: pace draws all, and plays it to its end", f)
+		}
+	}
+	days, load := c.Float64("days"), c.Float64("load")
+	if days == 0 {
+		days = 10
+	}
+	if load == 0 {
+		load = workload.PaceDefault.Load
+	}
+	p := paceOf(c.Int("hosts"), c.Int("apps"), days, load)
+	p.CPU, p.Memory, p.Sampled = c.Float64("cores"), float64(memory), c.Duration("sampled").Seconds()
+	if c.Bool("rigid") {
+		p.Elastic = 0
+	}
+	if p.Apps < 1 {
+		return p, errors.New("that is less than one application: more hosts, days or apps")
+	}
+	return p, nil
 }
 
 func inDays(d float64) bool { return d >= 0 && d <= 36500 }

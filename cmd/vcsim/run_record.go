@@ -70,48 +70,64 @@ func recordOf(c *cli.Context, kind string, memory float64) (*record, error) {
 	r := &record{kind: kind, until: c.Float64("until") * day, use: c.StringSlice("use"), cut: workload.Cut{From: c.Float64("from") * day, Span: c.Float64("days") * day,
 		Load: c.Float64("load"), Apps: c.Int("apps"), Poisson: c.String("arrivals") == "poisson", Life: c.Duration("life").Seconds()}}
 	files := c.StringSlice("trace")
-	switch arrivals := c.String("arrivals"); {
-	case arrivals != "recorded" && arrivals != "poisson":
-		return nil, fmt.Errorf("--arrivals %s: must be recorded or poisson", arrivals)
-	case (r.cut.Poisson || r.cut.Life > 0) && !r.measured():
-		return nil, fmt.Errorf("--arrivals and --life: %s has arrivals and lives", kind)
-	case r.cut.Life > 0 && !r.cut.Poisson:
-		return nil, errors.New("--life: only Poisson arrivals have one")
-	case c.Bool("rigid"):
-		return nil, fmt.Errorf("--rigid: %s has no elastic components", kind)
-	case c.IsSet("sampled"):
-		return nil, fmt.Errorf("--sampled: only pace draws how fast memory changes, not %s", kind)
-	case kind == "lublin" && len(files) > 0:
-		return nil, errors.New("--trace: lublin is drawn")
-	case kind == "lublin" && (c.IsSet("days") || c.IsSet("from")):
-		return nil, errors.New("--days, --from: lublin has so many --apps, and takes as long as they do")
-	case kind != "lublin" && len(files) == 0:
-		return nil, fmt.Errorf("--trace FILE: which files hold the %s record?", kind)
-	case r.measured() && c.IsSet("use"):
-		return nil, fmt.Errorf("--use: %s has use of its own", kind)
-	case len(r.use) == 0:
-		return nil, errors.New("--use: drawn, full or files")
+	if err := r.checkFlags(c, files); err != nil {
+		return nil, err
 	}
 	if err := r.read(files); err != nil {
 		return nil, err
 	}
-	if use := r.use[0]; !r.measured() && use != "drawn" && use != "full" {
-		d, err := trace.Load(trace.Options{}, sources(r.use)...)
-		if err != nil {
-			return nil, fmt.Errorf("--use: %w", err)
-		}
-		r.did = d.Series
-		if err := r.sum(r.use); err != nil {
-			return nil, err
-		}
-	} else if len(r.use) > 1 {
-		return nil, fmt.Errorf("--use %s stands alone", use)
+	if err := r.readUse(); err != nil {
+		return nil, err
 	}
 	r.equip(c, memory)
 	for _, h := range r.hosts {
 		r.cut.Hosts = append(r.cut.Hosts, workload.Room(h))
 	}
 	return r, nil
+}
+
+// checkFlags checks that the flags fit each other and the kind of the record.
+func (r *record) checkFlags(c *cli.Context, files []string) error {
+	switch arrivals := c.String("arrivals"); {
+	case arrivals != "recorded" && arrivals != "poisson":
+		return fmt.Errorf("--arrivals %s: must be recorded or poisson", arrivals)
+	case (r.cut.Poisson || r.cut.Life > 0) && !r.measured():
+		return fmt.Errorf("--arrivals and --life: %s has arrivals and lives", r.kind)
+	case r.cut.Life > 0 && !r.cut.Poisson:
+		return errors.New("--life: only Poisson arrivals have one")
+	case c.Bool("rigid"):
+		return fmt.Errorf("--rigid: %s has no elastic components", r.kind)
+	case c.IsSet("sampled"):
+		return fmt.Errorf("--sampled: only pace draws how fast memory changes, not %s", r.kind)
+	case r.kind == "lublin" && len(files) > 0:
+		return errors.New("--trace: lublin is drawn")
+	case r.kind == "lublin" && (c.IsSet("days") || c.IsSet("from")):
+		return errors.New("--days, --from: lublin has so many --apps, and takes as long as they do")
+	case r.kind != "lublin" && len(files) == 0:
+		return fmt.Errorf("--trace FILE: which files hold the %s record?", r.kind)
+	case r.measured() && c.IsSet("use"):
+		return fmt.Errorf("--use: %s has use of its own", r.kind)
+	case len(r.use) == 0:
+		return errors.New("--use: drawn, full or files")
+	}
+	return nil
+}
+
+// readUse reads the files that say what is used where the record does not.
+func (r *record) readUse() error {
+	use := r.use[0]
+	if r.measured() || use == "drawn" || use == "full" {
+		if len(r.use) > 1 {
+			return fmt.Errorf("--use %s stands alone", use)
+		}
+		return nil
+	}
+	d, err := trace.Load(trace.Options{}, sources(r.use)...)
+	if err != nil {
+		return fmt.Errorf("--use: %w", err)
+	}
+	r.did = d.Series
+	return r.sum(r.use)
 }
 
 // equip says which hosts there are: those of the record where no others are asked for.
