@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -18,7 +16,6 @@ import (
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
-	"evenkeel/cluster/waits"
 )
 
 // joinPath is where a new member shows its join token. It is for vcd, not for people: its body is
@@ -173,111 +170,6 @@ func memberOf(row state.Member, peer *node.Peer) v1.Member {
 	return m
 }
 
-// conditions are the problems that an operator should look at.
-func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condition {
-	out := []v1.Condition{}
-	add := func(severity, object, name, format string, args ...any) {
-		out = append(out, v1.Condition{Severity: severity, Object: object, Name: name, Text: fmt.Sprintf(format, args...)})
-	}
-	if status.RecoveryFreeze != "" {
-		add("critical", "cluster", status.ID, "nothing is started or stopped after the %s until these hosts have said what they run: %s", status.RecoveryFreeze, strings.Join(status.RecoveryFreezeHosts, ", "))
-	}
-	if status.FencingDisabled {
-		add("warning", "cluster", status.ID, "fencing is disabled: VMs of lost hosts are not restarted")
-	}
-	for _, m := range status.Members {
-		if m.Server && !m.Healthy && m.Trouble != "" {
-			add("critical", "member", m.Name, "server: %s", m.Trouble)
-		}
-		if text := slowLogText(m); text != "" {
-			add("warning", "member", m.Name, "server: %s", text)
-		}
-	}
-	if s.opts.Members != nil {
-		for _, w := range node.WrongClocks(s.opts.Members.Clocks()) {
-			if w.Name == "" {
-				add("warning", "cluster", status.ID, "%s", w)
-			} else {
-				add("warning", "member", w.Name, "%s", w)
-			}
-		}
-	}
-	if status.Advice != "" {
-		add("warning", "cluster", status.ID, "%s", status.Advice)
-	}
-	stats := s.opts.hostStats(v)
-	hosts := v.Hosts()
-	if s.opts.Members != nil {
-		if leads, _ := s.opts.Members.Leader(); !leads {
-			hosts = nil // what hosts say is known to the leader only
-		}
-	}
-	for _, row := range hosts {
-		h := v.HostView(row)
-		if n := stats[h.Name].Unproved; n > 0 {
-			add("critical", "host", h.Name, "%d restartable VMs are not started elsewhere, for nothing proves that the host is dead: vcctl host fence, or vcctl host confirm-dead if you know", n)
-		}
-		if len(h.Hangs) > 0 && h.State != "lost" {
-			add("critical", "host", h.Name, "%s", hanging(h))
-			if h.State == "unreachable" {
-				h.State = "" // that is why
-			}
-		}
-		switch h.State {
-		case "unknown": // for a moment after an election; then it is out of reach
-			add("warning", "host", h.Name, "it has not reported since this server leads")
-		case "unreachable":
-			add("critical", "host", h.Name, "%s: %s", h.State, h.Error)
-		case "lost":
-			add("warning", "host", h.Name, "lost: %s", h.Error)
-		}
-		if d := h.Drain; h.VMs > 0 && (d.State == state.DrainBlocked || d.State == state.DrainStopped) {
-			add("warning", "host", h.Name, "is to be empty, and %d VMs do not leave it (drain %s: %s): vcctl host get says which; vcctl host undrain gives up", h.VMs, d.State, d.Text)
-		}
-		if len(h.Unmanaged) > 0 {
-			add("warning", "host", h.Name, "its hypervisor lists VMs with this cluster's mark that the state does not have there: %s; they are left alone: docs/reference/alerts.md#unmanaged-vms", strings.Join(h.Unmanaged, ", "))
-		}
-		if len(h.Leftovers) > 0 {
-			add("warning", "host", h.Name, "migrations left VMs behind here, paused, where they run nothing: %s; the host resumes each that was not handed over, and destroys each other once the log shows that it runs elsewhere, has ended or is to start again", strings.Join(h.Leftovers, ", "))
-		}
-	}
-	if hosts != nil {
-		for _, c := range waits.Conditions(v.Late()) {
-			add("warning", c.Object, c.Name, "%s", c.Text)
-		}
-	}
-	if hosts != nil {
-		for _, n := range v.MissingRoutes() {
-			if len(n.From) == 1 {
-				add("warning", "host", n.From[0], "%s", n)
-			} else {
-				add("warning", "cluster", status.ID, "%s", n)
-			}
-		}
-	}
-	slices.SortStableFunc(out, func(a, b v1.Condition) int { return severities[a.Severity] - severities[b.Severity] })
-	return out
-}
-
-// slowLogText says that a server's log is slow, and what comes of it; "": it is not.
-func slowLogText(m v1.Member) string {
-	if m.SlowLog == "" || !m.Leader {
-		return m.SlowLog
-	}
-	return m.SlowLog + "; every change waits for it, for it leads, and it hands leadership on as soon as another voter's log is quick"
-}
-
-// hanging is what is to be done about a host whose libvirt hangs. Nothing proves that a VM whose start hangs does not run, so that the
-// cluster itself starts it nowhere else.
-func hanging(h control.HostView) string {
-	more := ""
-	if n := len(h.Hangs) - 1; n > 0 {
-		more = fmt.Sprintf(", and %d more calls wait", n)
-	}
-	return fmt.Sprintf("libvirt does not answer: %s%s; a VM whose start hangs is started nowhere else, for it may yet start there: restart libvirtd on %s (its VMs run on); if that does not help, vcctl host fence %s turns it off with all its VMs",
-		h.Hangs[0], more, h.Name, h.Name)
-}
-
 // hostStats of a cluster of many members.
 func (o Options) hostStats(v *control.View) map[string]control.HostStats {
 	if o.Members == nil {
@@ -285,9 +177,6 @@ func (o Options) hostStats(v *control.View) map[string]control.HostStats {
 	}
 	return o.Members.HostStats(v)
 }
-
-// severities in the order in which conditions are listed.
-var severities = map[string]int{"critical": 0, "warning": 1, "info": 2}
 
 // body of a small request, strictly.
 func body[T any](b JSONBody) (T, error) {

@@ -110,10 +110,8 @@ func (clusterCollector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c clusterCollector) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	gauge(descReady, truth(c.s.cluster.Ready() == nil))
+	g := gauges{ch}
+	g.set(descReady, truth(c.s.cluster.Ready() == nil))
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
 	v, err := c.s.cluster.View(ctx, true)
@@ -121,74 +119,96 @@ func (c clusterCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.NewInvalidMetric(descIndex, err)
 		return
 	}
-	gauge(descIndex, float64(v.Index()))
-	gauge(descMin, v.MinYield())
+	g.set(descIndex, float64(v.Index()))
+	g.set(descMin, v.MinYield())
+	g.virtualClusters(v)
+	n := state.CountPhases(v.VMs())
+	for phase, n := range map[state.Phase]int{state.Starting: n.Starting, state.Running: n.Running, state.Stopping: n.Stopping, state.Stopped: n.Stopped, state.Failed: n.Failed} {
+		g.set(descVMs, float64(n), string(phase))
+	}
+	live := c.s.leads() // hosts report to the leader alone
+	for _, row := range v.Hosts() {
+		h := v.HostView(row)
+		g.host(h, live)
+		if live {
+			g.hostReport(h)
+		}
+	}
+	if live {
+		for _, row := range v.VMs() {
+			g.vm(v.VMView(row))
+		}
+		c.rightsizingStats(ch)
+	}
+	c.moveStats(ch, v)
+}
+
+// gauges sends metrics that have one value at each scrape.
+type gauges struct{ ch chan<- prometheus.Metric }
+
+func (g gauges) set(d *prometheus.Desc, v float64, labels ...string) {
+	g.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func (g gauges) virtualClusters(v *control.View) {
 	states := map[state.VCState]int{state.VCQueued: 0, state.VCStarting: 0, state.VCRunning: 0, state.VCStopping: 0, state.VCStopped: 0,
 		state.VCDegraded: 0, state.VCFailed: 0, state.VCDeleting: 0}
 	for _, row := range v.VCs() {
 		vc := v.VCView(row)
 		states[vc.State]++
 		if vc.Count.Starting+vc.Count.Running > 0 {
-			gauge(descYield, vc.Yield, vc.Name)
-			gauge(descPromised, vc.MinYield, vc.Name)
+			g.set(descYield, vc.Yield, vc.Name)
+			g.set(descPromised, vc.MinYield, vc.Name)
 		}
 	}
 	for s, n := range states {
-		gauge(descVCs, float64(n), string(s))
+		g.set(descVCs, float64(n), string(s))
 	}
-	n := state.CountPhases(v.VMs())
-	for phase, n := range map[state.Phase]int{state.Starting: n.Starting, state.Running: n.Running, state.Stopping: n.Stopping, state.Stopped: n.Stopped, state.Failed: n.Failed} {
-		gauge(descVMs, float64(n), string(phase))
+}
+
+// host sends what the state knows of a host; live adds what its VMs use.
+func (g gauges) host(h control.HostView, live bool) {
+	g.set(descCordoned, truth(h.Cordoned), h.Name)
+	for _, of := range []struct {
+		name string
+		r    state.Resources
+	}{{"capacity", h.Capacity}, {"allowance", h.Allowance}, {"allocated", h.Allocated}, {"used", h.Used}, {"foreign", h.Foreign}} {
+		if of.name == "used" && !live {
+			continue
+		}
+		g.set(descCPU, of.r.CPU, h.Name, of.name)
+		g.set(descMemory, float64(of.r.Memory), h.Name, of.name)
 	}
-	live := true
-	if c.s.opts.Members != nil {
-		live, _ = c.s.opts.Members.Leader()
+}
+
+// hostReport sends what a host last reported of itself.
+func (g gauges) hostReport(h control.HostView) {
+	g.set(descUp, truth(h.State != "unreachable" && h.State != "unknown" && h.State != "lost"), h.Name)
+	if w := h.Availability; w != nil && w.Ignored == "" {
+		g.set(descCPU, w.Available.CPU, h.Name, "available")
+		g.set(descMemory, float64(w.Available.Memory), h.Name, "available")
 	}
-	for _, row := range v.Hosts() {
-		h := v.HostView(row)
-		if live { // hosts report to the leader alone
-			gauge(descUp, truth(h.State != "unreachable" && h.State != "unknown" && h.State != "lost"), h.Name)
-		}
-		gauge(descCordoned, truth(h.Cordoned), h.Name)
-		if w := h.Availability; live && w != nil && w.Ignored == "" {
-			gauge(descCPU, w.Available.CPU, h.Name, "available")
-			gauge(descMemory, float64(w.Available.Memory), h.Name, "available")
-		}
-		if p := h.Pressure; live && p != nil {
-			for resource, v := range map[string]float64{"cpu": p.CPU, "memory": p.Memory, "io": p.IO} {
-				if v >= 0 {
-					gauge(descPressure, v, h.Name, resource)
-				}
-			}
-		}
-		for _, of := range []struct {
-			name string
-			r    state.Resources
-		}{{"capacity", h.Capacity}, {"allowance", h.Allowance}, {"allocated", h.Allocated}, {"used", h.Used}, {"foreign", h.Foreign}} {
-			if of.name == "used" && !live {
-				continue
-			}
-			gauge(descCPU, of.r.CPU, h.Name, of.name)
-			gauge(descMemory, float64(of.r.Memory), h.Name, of.name)
-		}
-	}
-	if live {
-		for _, row := range v.VMs() {
-			if m := v.VMView(row); !m.SampledAt.IsZero() { // so there are no more series than VMs
-				gauge(descVMUsed, m.Used, m.Name, m.VCName)
-				if m.Cap > 0 {
-					gauge(descVMCap, m.Cap, m.Name, m.VCName)
-				}
-				if m.MemoryUsed > 0 {
-					gauge(descVMMemory, float64(m.MemoryUsed), m.Name, m.VCName)
-				}
+	if p := h.Pressure; p != nil {
+		for resource, v := range map[string]float64{"cpu": p.CPU, "memory": p.Memory, "io": p.IO} {
+			if v >= 0 {
+				g.set(descPressure, v, h.Name, resource)
 			}
 		}
 	}
-	if live {
-		c.rightsizingStats(ch)
+}
+
+// vm sends what a VM uses. There are no more series than VMs that were sampled.
+func (g gauges) vm(m control.VMView) {
+	if m.SampledAt.IsZero() {
+		return
 	}
-	c.moveStats(ch, v)
+	g.set(descVMUsed, m.Used, m.Name, m.VCName)
+	if m.Cap > 0 {
+		g.set(descVMCap, m.Cap, m.Name, m.VCName)
+	}
+	if m.MemoryUsed > 0 {
+		g.set(descVMMemory, float64(m.MemoryUsed), m.Name, m.VCName)
+	}
 }
 
 func truth(b bool) float64 {
