@@ -79,71 +79,100 @@ func (t *tool) candidates(c *cli.Context) []string {
 		fields = []string{""}
 	}
 	begun := fields[len(fields)-1]
-	table, commands, flags := flagTable(c.App), c.App.Commands, c.App.Flags
-	var path []string
-	var leaf *cli.Command
-	value, args := "", 0
-	for _, w := range fields[:len(fields)-1] {
-		switch {
-		case value != "":
-			value = ""
-		case strings.HasPrefix(w, "-"):
-			name := strings.TrimLeft(w, "-")
-			if spec := table[name]; spec != nil && spec.value {
-				value = name
-			}
-		default:
-			at := len(path)
-			for _, cmd := range commands {
-				if cmd.HasName(w) {
-					path, leaf, commands = append(path, w), cmd, cmd.Subcommands
-					break
-				}
-			}
-			if at == len(path) {
-				args++
-			}
-		}
-	}
+	l := parseLine(c.App, fields[:len(fields)-1])
 	var out []string
 	switch {
-	case value != "":
-		out = t.values(c, path, value)
+	case l.flag != "":
+		out = t.values(c, l.path, l.flag)
 	case strings.HasPrefix(begun, "-"):
-		if leaf != nil {
-			flags = append(append([]cli.Flag{}, leaf.Flags...), flags...)
-		}
-		for _, f := range flags {
-			if n := f.Names()[0]; len(n) > 1 && n != "help" { // urfave's own may be there or not
-				out = append(out, "--"+n)
-			}
-		}
-		out = append(out, "--help")
-	case len(commands) > 0:
-		for _, cmd := range commands {
+		out = l.flags(c.App)
+	case len(l.commands) > 0:
+		for _, cmd := range l.commands {
 			if !cmd.Hidden {
 				out = append(out, cmd.Name)
 			}
 		}
-	case leaf != nil && args == 0 && strings.TrimSpace(leaf.ArgsUsage) != "" && len(path) > 0:
-		noun := path[0]
-		switch {
-		case path[0] == "token" && leaf.Name == "create":
-			noun = "" // a new name
-		case strings.Contains(leaf.ArgsUsage, "MEMBER"):
-			noun = "member"
-		case strings.Contains(leaf.ArgsUsage, "KEY=VALUE"):
-			noun = "setting"
-		}
-		out = t.things(c, noun)
+	case l.namesThing():
+		out = t.things(c, l.noun())
 	}
-	matching := out[:0]
+	var matching []string
 	for _, s := range out {
 		if strings.HasPrefix(s, begun) {
 			matching = append(matching, s)
 		}
 	}
 	return matching
+}
+
+// commandLine is what stands on a command line before its last word.
+type commandLine struct {
+	path     []string       // names of the command
+	leaf     *cli.Command   // the last of them; nil: none yet
+	commands []*cli.Command // that may follow
+	flag     string         // whose value comes next; "": none
+	args     int            // words that are neither
+}
+
+func parseLine(app *cli.App, before []string) commandLine {
+	table := flagTable(app)
+	l := commandLine{commands: app.Commands}
+	for _, w := range before {
+		switch {
+		case l.flag != "":
+			l.flag = ""
+		case strings.HasPrefix(w, "-"):
+			name := strings.TrimLeft(w, "-")
+			if spec := table[name]; spec != nil && spec.value {
+				l.flag = name
+			}
+		default:
+			l.enter(w)
+		}
+	}
+	return l
+}
+
+// enter takes a word for a command, if one of that name may follow, otherwise for an argument.
+func (l *commandLine) enter(w string) {
+	i := slices.IndexFunc(l.commands, func(cmd *cli.Command) bool { return cmd.HasName(w) })
+	if i < 0 {
+		l.args++
+		return
+	}
+	l.leaf = l.commands[i]
+	l.path, l.commands = append(l.path, w), l.leaf.Subcommands
+}
+
+// flags that may follow.
+func (l *commandLine) flags(app *cli.App) (out []string) {
+	all := app.Flags
+	if l.leaf != nil {
+		all = slices.Concat(l.leaf.Flags, all)
+	}
+	for _, f := range all {
+		if n := f.Names()[0]; len(n) > 1 && n != "help" { // urfave's own may be there or not
+			out = append(out, "--"+n)
+		}
+	}
+	return append(out, "--help")
+}
+
+// namesThing says whether the name of a thing may follow.
+func (l *commandLine) namesThing() bool {
+	return l.leaf != nil && l.args == 0 && strings.TrimSpace(l.leaf.ArgsUsage) != ""
+}
+
+// noun is what kind of thing the command names; "": one that is new.
+func (l *commandLine) noun() string {
+	switch {
+	case l.path[0] == "token" && l.leaf.Name == "create":
+		return ""
+	case strings.Contains(l.leaf.ArgsUsage, "MEMBER"):
+		return "member"
+	case strings.Contains(l.leaf.ArgsUsage, "KEY=VALUE"):
+		return "setting"
+	}
+	return l.path[0]
 }
 
 // values that a flag of a command may have.

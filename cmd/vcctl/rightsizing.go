@@ -42,6 +42,21 @@ func (t *tool) rightsizingStatus(c *cli.Context) error {
 const maxRecommendationRows = 20
 
 func rightsizingText(s v1.Rightsizing, wide bool) string {
+	text := fields(rightsizingPairs(s)...)
+	if wide && len(s.Hours) > 0 {
+		text += "\n" + hoursTable(s.Hours)
+	}
+	if wide && len(s.Admission.Hosts) > 0 {
+		text += "\n" + headroomTable(s.Admission.Hosts)
+	}
+	if len(s.VMs) > 0 {
+		text += "\n" + recommendationsTable(s.VMs, wide)
+	}
+	return text
+}
+
+// rightsizingPairs say what is reclaimed, and what came of it.
+func rightsizingPairs(s v1.Rightsizing) []string {
 	reclaimed, short := "Reclaimed", "Short"
 	if s.Mode == "shadow" {
 		reclaimed, short = "Would be reclaimed", "Would have been short"
@@ -50,33 +65,16 @@ func rightsizingText(s v1.Rightsizing, wide bool) string {
 	if s.EvaluatedAt.IsZero() {
 		evaluated = "not yet, since this server began to lead"
 	}
-	var vms, cpu, memory float64
-	var preempted int
-	var worst v1.RightsizingHour
-	for _, h := range s.Hours {
-		if h.Mode != s.Mode {
-			continue
-		}
-		vms, cpu, memory, preempted = vms+h.VMMinutes, cpu+h.ShortCPU, memory+h.ShortMemory, preempted+h.Preempted
-		if h.WorstMemory > worst.WorstMemory || worst.WorstVM == "" {
-			worst = h
-		}
-	}
-	share := func(minutes float64) string {
-		if vms == 0 {
-			return "no VM was looked at"
-		}
-		return fmt.Sprintf("%.0f of %.0f VM-minutes (%.2f%%)", minutes, vms, 100*minutes/vms)
-	}
+	sum := sumOfHours(s.Hours, s.Mode)
 	pairs := []string{"Mode", s.Mode, "Needs", s.Needs + ", " + s.Aggressiveness + " (of virtual clusters that say nothing)", "Looked", evaluated,
 		reclaimed, fmt.Sprintf("%s cores and %s", cores(s.Reclaimed.CPU), s.Reclaimed.Memory.Short()),
-		short + " of CPU", share(cpu), short + " of memory", share(memory)}
-	if worst.WorstVM != "" {
+		short + " of CPU", sum.share(sum.shortCPU), short + " of memory", sum.share(sum.shortMemory)}
+	if worst := sum.worst; worst.WorstVM != "" {
 		pairs = append(pairs, "At the worst", fmt.Sprintf("VM %s: %s cores and %s short, in the hour of %s", worst.WorstVM, cores(worst.WorstCPU), worst.WorstMemory.Short(), stamp(worst.From)))
 	}
 	pairs = append(pairs, admissionPairs(s.Admission)...)
-	if preempted > 0 {
-		pairs = append(pairs, "Preempted", strconv.Itoa(preempted)+" VMs")
+	if sum.preempted > 0 {
+		pairs = append(pairs, "Preempted", strconv.Itoa(sum.preempted)+" VMs")
 	}
 	if len(s.Waiting) > 0 {
 		pairs = append(pairs, "Wait for room", strings.Join(s.Waiting, ", "))
@@ -84,24 +82,53 @@ func rightsizingText(s v1.Rightsizing, wide bool) string {
 	if s.Mode == "shadow" {
 		pairs = append(pairs, "To put it in force", "vcctl cluster settings set rightsizing.mode=on")
 	}
-	text := fields(pairs...)
-	if wide && len(s.Hours) > 0 {
-		tab := newTable("HOUR", "MODE", "MINUTES", "CPU", "MEMORY", "SHORT OF CPU", "SHORT OF MEMORY", "WORST", "PREEMPTED")
-		for _, h := range s.Hours {
-			tab.row(stamp(h.From), h.Mode, fmt.Sprintf("%.0f", h.Minutes), cores(h.Reclaimed.CPU), h.Reclaimed.Memory.Short(), fmt.Sprintf("%.0f min", h.ShortCPU), fmt.Sprintf("%.0f min", h.ShortMemory),
-				seen(h.WorstVM, h.WorstVM == ""), strconv.Itoa(h.Preempted))
+	return pairs
+}
+
+// hoursSum adds up the hours of one mode. Times are in VM-minutes.
+type hoursSum struct {
+	vms, shortCPU, shortMemory float64
+	preempted                  int
+	worst                      v1.RightsizingHour // by the memory that a VM was short of
+}
+
+func sumOfHours(hours []v1.RightsizingHour, mode string) (sum hoursSum) {
+	for _, h := range hours {
+		if h.Mode != mode {
+			continue
 		}
-		text += "\n" + tab.String()
+		sum.vms += h.VMMinutes
+		sum.shortCPU += h.ShortCPU
+		sum.shortMemory += h.ShortMemory
+		sum.preempted += h.Preempted
+		if h.WorstMemory > sum.worst.WorstMemory || sum.worst.WorstVM == "" {
+			sum.worst = h
+		}
 	}
-	if wide && len(s.Admission.Hosts) > 0 {
-		text += "\n" + headroomTable(s.Admission.Hosts)
+	return sum
+}
+
+func (s hoursSum) share(minutes float64) string {
+	if s.vms == 0 {
+		return "no VM was looked at"
 	}
-	if len(s.VMs) == 0 {
-		return text
+	return fmt.Sprintf("%.0f of %.0f VM-minutes (%.2f%%)", minutes, s.vms, 100*minutes/s.vms)
+}
+
+func hoursTable(hours []v1.RightsizingHour) string {
+	tab := newTable("HOUR", "MODE", "MINUTES", "CPU", "MEMORY", "SHORT OF CPU", "SHORT OF MEMORY", "WORST", "PREEMPTED")
+	for _, h := range hours {
+		tab.row(stamp(h.From), h.Mode, fmt.Sprintf("%.0f", h.Minutes), cores(h.Reclaimed.CPU), h.Reclaimed.Memory.Short(), fmt.Sprintf("%.0f min", h.ShortCPU), fmt.Sprintf("%.0f min", h.ShortMemory),
+			seen(h.WorstVM, h.WorstVM == ""), strconv.Itoa(h.Preempted))
 	}
+	return tab.String()
+}
+
+// recommendationsTable lists VMs; unless wide, not all of those that nothing is wrong with.
+func recommendationsTable(vms []v1.RightsizedVM, wide bool) string {
 	tab := newTable("VM", "HOST", "CPU", "NEED", "MEMORY", "BALLOON", "REASON")
 	left := 0
-	for i, m := range s.VMs {
+	for i, m := range vms {
 		if !wide && i >= maxRecommendationRows && !m.Excluded && !m.UnderPressure && m.ShortCPU == 0 && m.ShortMemory == 0 {
 			left++
 			continue
@@ -112,7 +139,7 @@ func rightsizingText(s v1.Rightsizing, wide bool) string {
 		}
 		tab.row(m.VM, m.Host, cores(m.CPU), cores(m.Need), m.Memory.Short(), m.Balloon.Short(), why)
 	}
-	text += "\n" + tab.String()
+	text := tab.String()
 	if left > 0 {
 		text += fmt.Sprintf("and %d more; -o wide shows all\n", left)
 	}
