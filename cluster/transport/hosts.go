@@ -1,26 +1,16 @@
 package transport
 
 import (
-	"bytes"
 	"context"
 	crand "crypto/rand"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
-	"time"
 
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/pki"
-)
-
-const (
-	frameTime  = 10 * time.Second       // for one write to a stream
-	minSpacing = 10 * time.Millisecond  // between two looks at a host's desired state,
-	maxSpacing = 250 * time.Millisecond // while what changes does not concern the host
 )
 
 // Kinds of calls that an agent makes, each in an order of its own.
@@ -188,121 +178,6 @@ func call[Q, A any](p *Peers, w http.ResponseWriter, r *http.Request, kind strin
 		return
 	}
 	p.answer(w, r, a)
-}
-
-// desired streams a host's desired state, for as long as this server leads in the same term.
-func (p *Peers) desired(w http.ResponseWriter, r *http.Request) {
-	ctx, host := r.Context(), r.PathValue("host")
-	caller, term := callerOf(ctx), p.o.Lead().Term
-	// good: this server leads as it did at first, and the agent is a member still.
-	good := func() bool {
-		now := p.o.Lead()
-		return now.Here && now.Term == term && (p.o.Revoked == nil || !p.o.Revoked(caller.Serial))
-	}
-	conn := http.NewResponseController(w)
-	beat := time.NewTicker(p.o.Heartbeat)
-	defer beat.Stop()
-	var encoder desiredEncoder
-	var servers []string
-	var revoked []pki.Revocation
-	var gossip string
-	// aside of the desired state, what agents should know.
-	aside := func(f *Frame) {
-		if now := p.servers(); !slices.Equal(now, servers) {
-			f.Servers, servers = now, now
-		}
-		if now := p.revocations(); !slices.Equal(now, revoked) {
-			f.Revoked, revoked = now, now
-		}
-		if now := p.gossipVersion(); now != gossip {
-			f.Gossip, gossip = now, now
-		}
-	}
-	begun := false
-	var later *agent.Desired  // what can wait
-	var soon <-chan time.Time // when that is sent; nil while nothing waits
-	spacing := minSpacing
-	send := func(f Frame) error {
-		var line bytes.Buffer
-		if err := json.NewEncoder(&line).Encode(f); err != nil {
-			return fmt.Errorf("encode desired state: %w", err)
-		}
-		if line.Len() > maxFrame {
-			return fmt.Errorf("desired state of host %s: %d bytes: %w", host, line.Len(), ErrTooLarge)
-		}
-		if !begun {
-			w.Header().Set("Content-Type", "application/x-ndjson")
-			w.Header().Set("Cache-Control", "no-store")
-			begun = true
-		}
-		_ = conn.SetWriteDeadline(time.Now().Add(frameTime)) // a writer without deadlines is a test's
-		if _, err := w.Write(line.Bytes()); err != nil {
-			return err
-		}
-		beat.Reset(p.o.Heartbeat) // any frame is a sign of life
-		return conn.Flush()
-	}
-	for {
-		want, changed, err := p.o.Leader.Desired(ctx, host)
-		switch {
-		case err != nil:
-		case encoder.canWait(want):
-			if later, spacing = &want, min(2*spacing, maxSpacing); soon == nil {
-				soon = time.After(p.o.Heartbeat / 2)
-			}
-		default:
-			later, soon, spacing = nil, nil, minSpacing
-			f, _ := encoder.frame(want)
-			aside(&f)
-			err = send(f)
-		}
-		if err != nil {
-			if !begun {
-				p.fail(w, r, err)
-			} else if ctx.Err() == nil {
-				p.o.Log.DebugContext(ctx, "a stream of desired state ends", "host", host, "error", err)
-			}
-			return
-		}
-		checkedAt := time.Now()
-	wait:
-		for {
-			select {
-			case <-changed:
-				break wait
-			case <-beat.C:
-			case <-soon:
-			case <-p.draining:
-				return
-			case <-ctx.Done():
-				return
-			}
-			if !good() {
-				return
-			}
-			f := Frame{N: encoder.n}
-			if later != nil {
-				if next, differs := encoder.frame(*later); differs {
-					f = next
-				}
-			}
-			later, soon = nil, nil
-			aside(&f)
-			if send(f) != nil {
-				return
-			}
-		}
-		if early := spacing - time.Since(checkedAt); early > 0 {
-			select {
-			case <-time.After(early):
-			case <-ctx.Done():
-				return
-			}
-		}
-		if !good() {
-			return
-		}
-	}
 }
 
 func (p *Peers) revocations() []pki.Revocation {

@@ -59,36 +59,62 @@ type reportHead struct {
 // Index of 0 changes nothing for a leader that has another one: it keeps the highest.
 func (e *reportEncoder) change(r agent.Report, due bool) (out Change, news bool, err error) {
 	out = Change{Since: e.n, Statuses: r.Statuses, Samples: r.Samples, Estimates: r.Estimates, Pressure: r.Pressure, Available: r.Available}
-	e.next = reportHead{index: r.Index, running: byInstance(r.Running), pressure: e.last.pressure, states: e.last.states}
-	if r.Samples != nil {
-		e.next.pressure, e.next.states = pressureDigest(r), states(r)
+	last := &e.last
+	if e.next, err = last.next(r); err != nil {
+		return Change{}, false, err
 	}
-	r.Statuses, r.Samples, r.Estimates, r.Pressure, r.Available, r.Index, r.Running = nil, nil, nil, nil, nil, 0, nil
-	if e.next.rest, err = json.Marshal(r); err != nil { // compared as bytes: the agent may go on using what the report points to
-		return Change{}, false, fmt.Errorf("encode the report of host %s: %w", r.Host, err)
-	}
-	same := e.n > 0 && bytes.Equal(e.next.rest, e.last.rest) && (e.next.running == nil) == (e.last.running == nil)
-	runs := slices.Equal(e.next.running, e.last.running)
-	news = len(out.Statuses) > 0 || len(out.Estimates) > 0 || e.next.pressure != e.last.pressure || !same || !runs || !r.Quiet && e.next.index != 0 && e.next.index != e.last.index
-	if !due && e.last.sampled && len(out.Estimates) == 0 && e.next.pressure == e.last.pressure && e.next.states == e.last.states && (!news || same) {
+	next := &e.next
+	same := e.n > 0 && bytes.Equal(next.rest, last.rest) && (next.running == nil) == (last.running == nil)
+	runs := slices.Equal(next.running, last.running)
+	news = len(out.Statuses) > 0 || len(out.Estimates) > 0 || next.pressure != last.pressure || !same || !runs || !r.Quiet && next.index != 0 && next.index != last.index
+	urgent := len(out.Estimates) > 0 || next.pressure != last.pressure || next.states != last.states
+	if !due && last.sampled && !urgent && (!news || same) {
 		out.Samples, out.Pressure, out.Available = nil, nil, nil
 	}
-	e.next.sampled = same && e.last.sampled || out.Samples != nil
-	if same {
-		if e.next.index != e.last.index {
-			index := e.next.index
-			out.Index = &index
+	next.sampled = same && last.sampled || out.Samples != nil
+	if !same {
+		out.Since = 0
+		if out.Head, err = next.whole(r); err != nil {
+			return Change{}, false, err
 		}
-		out.Ran, out.Left = without(e.next.running, e.last.running), without(e.last.running, e.next.running)
 		return out, news, nil
 	}
-	r.Index, r.Running = e.next.index, e.next.running
-	if out.Since, out.Head, err = 0, e.next.rest, nil; r.Index != 0 || r.Running != nil {
-		if out.Head, err = json.Marshal(r); err != nil {
-			return Change{}, false, fmt.Errorf("encode the report of host %s: %w", r.Host, err)
-		}
+	if next.index != last.index {
+		index := next.index
+		out.Index = &index
 	}
+	out.Ran, out.Left = without(next.running, last.running), without(last.running, next.running)
 	return out, news, nil
+}
+
+// next is the head of the report after h. rest is compared as bytes: the agent may go on using what the report points to.
+func (h *reportHead) next(r agent.Report) (reportHead, error) {
+	out := reportHead{index: r.Index, running: byInstance(r.Running), pressure: h.pressure, states: h.states}
+	if r.Samples != nil {
+		out.pressure, out.states = pressureDigest(r), states(r)
+	}
+	var err error
+	out.rest, err = encodeHead(r, 0, nil)
+	return out, err
+}
+
+// whole is the head as it is sent at first: with the index and what runs, where there is any.
+func (h *reportHead) whole(r agent.Report) (json.RawMessage, error) {
+	if h.index == 0 && h.running == nil {
+		return h.rest, nil
+	}
+	return encodeHead(r, h.index, h.running)
+}
+
+// encodeHead leaves out what each change has of its own.
+func encodeHead(r agent.Report, index uint64, running []agent.Instance) ([]byte, error) {
+	r.Statuses, r.Samples, r.Estimates, r.Pressure, r.Available = nil, nil, nil, nil, nil
+	r.Index, r.Running = index, running
+	b, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode the report of host %s: %w", r.Host, err)
+	}
+	return b, nil
 }
 
 // pressureDigest lists the VMs that are short of memory: the leader must learn at once of one that was not, and of one that is
