@@ -37,9 +37,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -82,88 +84,121 @@ func main() {
 func command(opts lab.Options, verb string, args []string) error {
 	switch verb {
 	case "up":
-		opts.Stay = true
-		l, err := lab.Start(context.Background(), opts)
-		if err != nil {
-			return err
-		}
-		for _, h := range l.Hosts() {
-			fmt.Println(h.URI())
-		}
-		return nil
+		return up(opts)
 	case "down":
-		l, err := lab.Open(opts.Dir)
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		return l.Close()
+		return down(opts)
 	}
 	l, err := lab.Open(opts.Dir)
 	if errors.Is(err, lab.ErrInside) && len(args) == 1 && (verb == "off" || verb == "on" || verb == "state") {
-		is, err := lab.AskPower(context.Background(), verb, args[0])
-		if err == nil && verb == "state" {
-			fmt.Println(is)
-		} else if err == nil && is != verb {
-			err = fmt.Errorf("host %s is %s", args[0], is)
-		}
-		return err
+		return askPower(verb, args[0])
 	}
 	if err != nil {
 		return err
 	}
-	switch {
-	case verb == "serve" && len(args) == 0:
-		ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer cancel()
-		stop, err := l.ServePower()
-		if err != nil {
-			return err
-		}
-		<-ctx.Done()
-		return stop()
-	case verb == "partition":
-		var groups [][]*lab.Host
-		for _, arg := range args {
-			var group []*lab.Host
-			for name := range strings.SplitSeq(arg, ",") {
-				h, err := hostOf(l, name)
-				if err != nil {
-					return err
-				}
-				group = append(group, h)
-			}
-			groups = append(groups, group)
-		}
-		return l.Partition(groups...)
-	case verb == "heal" && len(args) == 0:
-		return l.Heal()
-	case verb == "desk" && len(args) > 0:
-		return attend(l.Command(context.Background(), args[0], args[1:]...))
-	case verb == "address" && len(args) == 1 && args[0] == "desk":
+	if verb == "address" && slices.Equal(args, []string{"desk"}) {
 		fmt.Println(l.Desk())
 		return nil
-	case verb == "limit" && len(args) > 0:
-		cores, err := strconv.ParseFloat(args[0], 64)
-		if err != nil || !(cores >= 0) {
-			return fmt.Errorf("%q is no number of cores", args[0])
-		}
-		return onHost(l, verb, args[1:], func(h *lab.Host) error { return h.LimitCPU(cores) })
-	case verb == "run" && len(args) > 1:
-		return onHost(l, verb, args[:1], func(h *lab.Host) error {
-			if !h.Up() {
-				return fmt.Errorf("host %s has no power", h.Name)
+	}
+	if does, known := labVerbs[verb]; known && len(args) >= does.min && len(args) <= does.max {
+		return does.to(l, args)
+	}
+	if does, known := verbs[verb]; known {
+		return onHost(l, verb, args, does)
+	}
+	return fmt.Errorf("unknown command: %s %s", verb, strings.Join(args, " "))
+}
+
+func up(opts lab.Options) error {
+	opts.Stay = true
+	l, err := lab.Start(context.Background(), opts)
+	if err != nil {
+		return err
+	}
+	for _, h := range l.Hosts() {
+		fmt.Println(h.URI())
+	}
+	return nil
+}
+
+func down(opts lab.Options) error {
+	l, err := lab.Open(opts.Dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+// askPower switches a host from inside another one, by way of "serve".
+func askPower(verb, host string) error {
+	is, err := lab.AskPower(context.Background(), verb, host)
+	if err == nil && verb == "state" {
+		fmt.Println(is)
+	} else if err == nil && is != verb {
+		err = fmt.Errorf("host %s is %s", host, is)
+	}
+	return err
+}
+
+// labVerbs are what is done to a lab, by how many arguments there may be.
+var labVerbs = map[string]struct {
+	min, max int
+	to       func(l *lab.Lab, args []string) error
+}{
+	"serve":     {0, 0, serve},
+	"partition": {0, math.MaxInt, partition},
+	"heal":      {0, 0, func(l *lab.Lab, _ []string) error { return l.Heal() }},
+	"desk": {1, math.MaxInt, func(l *lab.Lab, args []string) error {
+		return attend(l.Command(context.Background(), args[0], args[1:]...))
+	}},
+	"limit": {1, math.MaxInt, limit},
+	"run":   {2, math.MaxInt, run},
+}
+
+func serve(l *lab.Lab, _ []string) error {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	stop, err := l.ServePower()
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return stop()
+}
+
+func partition(l *lab.Lab, args []string) error {
+	var groups [][]*lab.Host
+	for _, arg := range args {
+		var group []*lab.Host
+		for name := range strings.SplitSeq(arg, ",") {
+			h, err := hostOf(l, name)
+			if err != nil {
+				return err
 			}
-			return attend(h.Command(context.Background(), args[1], args[2:]...))
-		})
+			group = append(group, h)
+		}
+		groups = append(groups, group)
 	}
-	does, known := verbs[verb]
-	if !known {
-		return fmt.Errorf("unknown command: %s %s", verb, strings.Join(args, " "))
+	return l.Partition(groups...)
+}
+
+func limit(l *lab.Lab, args []string) error {
+	cores, err := strconv.ParseFloat(args[0], 64)
+	if err != nil || !(cores >= 0) {
+		return fmt.Errorf("%q is no number of cores", args[0])
 	}
-	return onHost(l, verb, args, does)
+	return onHost(l, "limit", args[1:], func(h *lab.Host) error { return h.LimitCPU(cores) })
+}
+
+func run(l *lab.Lab, args []string) error {
+	return onHost(l, "run", args[:1], func(h *lab.Host) error {
+		if !h.Up() {
+			return fmt.Errorf("host %s has no power", h.Name)
+		}
+		return attend(h.Command(context.Background(), args[1], args[2:]...))
+	})
 }
 
 // verbs are what is done to one host.
