@@ -155,34 +155,45 @@ func (t *transfer) bandwidth() int64 {
 	return 0
 }
 
+// call has libvirt move the VM. It is one call that ends with the move, however long it takes: only the end of the connection
+// bounds it.
+func (t *transfer) call(ctx context.Context, flags libvirt.DomainMigrateFlags, bandwidth int64) error {
+	var asked, answered atomic.Bool // onVM may return before the function ends
+	_, err := onVM(context.WithoutCancel(ctx), t.h, unlimited, t.id, func(c *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
+		p := &libvirt.DomainMigrateParameters{}
+		if bandwidth > 0 {
+			p.BandwidthSet, p.Bandwidth = true, uint64(bandwidth)
+		}
+		if host := hostOf(t.m.To); host != "" {
+			// The memory goes the same way. By itself libvirt asks the target for its host name, which may be of
+			// another network, or of none.
+			p.URISet, p.URI = true, "tcp://"+host
+		}
+		asked.Store(true)
+		err := dom.MigrateToURI3(t.m.To, p, flags)
+		alive, broken := c.IsAlive()
+		answered.Store(err == nil || alive && broken == nil)
+		return struct{}{}, err
+	})
+	if err != nil && asked.Load() && !answered.Load() {
+		err = fmt.Errorf("%w: %w", hypervisor.ErrEndUnknown, err)
+	}
+	return err
+}
+
+// bill is the account of what the transfer may send; bandwidth is in MiB per second.
+func (t *transfer) bill(bandwidth int64, begun time.Time) *budget {
+	b := &budget{limit: t.m.MaxBytes, rate: float64(bandwidth << 20), at: begun}
+	if t.m.CopyStorage && t.m.Spec.Disk.Present() {
+		b.rate, b.burst = 2*b.rate, diskBurst // memory and disk each have it
+	}
+	return b
+}
+
 func (t *transfer) run(ctx context.Context, flags libvirt.DomainMigrateFlags) (hypervisor.Moved, error) {
 	bandwidth := t.bandwidth()
-	// The move itself is one call that ends with it, however long it takes: only the end of the
-	// connection bounds it.
 	result := make(chan error, 1)
-	var asked, answered atomic.Bool
-	go func() {
-		_, err := onVM(context.WithoutCancel(ctx), t.h, unlimited, t.id, func(c *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
-			p := &libvirt.DomainMigrateParameters{}
-			if bandwidth > 0 {
-				p.BandwidthSet, p.Bandwidth = true, uint64(bandwidth)
-			}
-			if host := hostOf(t.m.To); host != "" {
-				// The memory goes the same way. By itself libvirt asks the target for its host name, which may be of
-				// another network, or of none.
-				p.URISet, p.URI = true, "tcp://"+host
-			}
-			asked.Store(true)
-			err := dom.MigrateToURI3(t.m.To, p, flags)
-			alive, broken := c.IsAlive()
-			answered.Store(err == nil || alive && broken == nil)
-			return struct{}{}, err
-		})
-		if err != nil && asked.Load() && !answered.Load() {
-			err = fmt.Errorf("%w: %w", hypervisor.ErrEndUnknown, err)
-		}
-		result <- err
-	}()
+	go func() { result <- t.call(ctx, flags, bandwidth) }()
 	answers := make(chan answer, 1)
 	ask := func(known bool) {
 		asked := time.Now()
@@ -191,10 +202,7 @@ func (t *transfer) run(ctx context.Context, flags libvirt.DomainMigrateFlags) (h
 	}
 	begun := time.Now()
 	deadline, _ := ctx.Deadline()
-	bill := &budget{limit: t.m.MaxBytes, rate: float64(bandwidth << 20), at: begun}
-	if t.m.CopyStorage && t.m.Spec.Disk.Present() {
-		bill.rate, bill.burst = 2*bill.rate, diskBurst // memory and disk each have it
-	}
+	bill := t.bill(bandwidth, begun)
 	asking, switched := false, false
 	switching := make(chan error, 1)
 	mayPostCopy := postCopy(t.m)
