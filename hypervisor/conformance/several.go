@@ -52,58 +52,79 @@ func migration(t *testing.T, s Setup) {
 	take(t, s.Second.Host, spec, s.Wait)
 	s.busy(t, spec.VM, spec.CPU.Cap)
 
-	t.Run("OverBudget", func(t *testing.T) {
-		moved, err := s.Host.Migrate(t.Context(), spec.VM, hypervisor.Migration{To: s.Second.Address, Bandwidth: s.Link / 16, MaxBytes: 2 << 20})
-		if err == nil {
-			t.Fatalf("a move of more than MaxBytes is no error: %+v", moved)
-		}
-		if moved.Bytes > 2<<20 {
-			t.Errorf("sent %d bytes of at most %d", moved.Bytes, 2<<20)
-		}
-		must(t, s.Host, spec.VM)
-		s.gone(t, s.Second.Host, spec.VM)
+	t.Run("OverBudget", func(t *testing.T) { overBudget(t, s, spec) })
+	t.Run("Aborted", func(t *testing.T) { aborted(t, s, spec) })
+	moves(t, s, spec, here, there)
+	if s.Second.Back == "" {
+		return
+	}
+
+	t.Run("PausedWithPostCopy", func(t *testing.T) {
+		_, err := s.Second.Host.Migrate(t.Context(), spec.VM, hypervisor.Migration{To: s.Second.Back, Paused: true, PostCopy: true})
+		is(t, "Migrate of a guest that is to arrive paused, by post-copy", err, hypervisor.ErrInvalid)
+		must(t, s.Second.Host, spec.VM)
 	})
 
-	t.Run("Aborted", func(t *testing.T) {
-		began, result := make(chan struct{}), make(chan error, 1)
-		var once sync.Once
-		go func() {
-			_, err := s.Host.Migrate(t.Context(), spec.VM, hypervisor.Migration{To: s.Second.Address, Bandwidth: 1 << 20,
-				Progress: func(m hypervisor.Moved) {
-					if m.Bytes > 0 {
-						once.Do(func() { close(began) })
-					}
-				}})
-			result <- err
-		}()
-		select {
-		case <-began:
-		case err := <-result:
-			t.Fatalf("Migrate at 1 MiB/s ended: %v", err)
-		case <-time.After(s.Wait):
-			t.Fatal("Migrate does not begin")
-		}
-		from := s.Host
-		if s.Reconnect != nil { // also one that another process began
-			from = s.Reconnect(t)
-			defer from.Close()
-		}
-		if moved, found, err := from.Abort(t.Context(), spec.VM); err != nil || !found || moved.Bytes <= 0 {
-			t.Errorf("Abort of a migration: %+v, %v, %v", moved, found, err)
-		}
-		if err := <-result; err == nil {
-			t.Error("Migrate that was aborted is no error")
-		}
-		must(t, s.Host, spec.VM)
-		s.gone(t, s.Second.Host, spec.VM)
-		if _, found, err := from.Abort(t.Context(), spec.VM); err != nil || found {
-			t.Errorf("Abort of no migration: %v, %v", found, err)
-		}
-		if err := s.Host.SetCPU(t.Context(), spec.VM, spec.CPU); err != nil {
-			t.Errorf("SetCPU afterwards: %v", err)
-		}
-	})
+	t.Run("PostCopy", func(t *testing.T) { postCopy(t, s, spec) })
+	t.Run("Paused", func(t *testing.T) { arrivesPaused(t, s, spec, here, there) })
+}
 
+// overBudget: a move that may not send as much as it takes ends, and the VM runs on where it was.
+func overBudget(t *testing.T, s Setup, spec hypervisor.Spec) {
+	moved, err := s.Host.Migrate(t.Context(), spec.VM, hypervisor.Migration{To: s.Second.Address, Bandwidth: s.Link / 16, MaxBytes: 2 << 20})
+	if err == nil {
+		t.Fatalf("a move of more than MaxBytes is no error: %+v", moved)
+	}
+	if moved.Bytes > 2<<20 {
+		t.Errorf("sent %d bytes of at most %d", moved.Bytes, 2<<20)
+	}
+	must(t, s.Host, spec.VM)
+	s.gone(t, s.Second.Host, spec.VM)
+}
+
+// aborted: a move ends at an abort, whichever connection it comes by, and the VM runs on where it was.
+func aborted(t *testing.T, s Setup, spec hypervisor.Spec) {
+	began, result := make(chan struct{}), make(chan error, 1)
+	var once sync.Once
+	go func() {
+		_, err := s.Host.Migrate(t.Context(), spec.VM, hypervisor.Migration{To: s.Second.Address, Bandwidth: 1 << 20,
+			Progress: func(m hypervisor.Moved) {
+				if m.Bytes > 0 {
+					once.Do(func() { close(began) })
+				}
+			}})
+		result <- err
+	}()
+	select {
+	case <-began:
+	case err := <-result:
+		t.Fatalf("Migrate at 1 MiB/s ended: %v", err)
+	case <-time.After(s.Wait):
+		t.Fatal("Migrate does not begin")
+	}
+	from := s.Host
+	if s.Reconnect != nil { // also one that another process began
+		from = s.Reconnect(t)
+		defer from.Close()
+	}
+	if moved, found, err := from.Abort(t.Context(), spec.VM); err != nil || !found || moved.Bytes <= 0 {
+		t.Errorf("Abort of a migration: %+v, %v, %v", moved, found, err)
+	}
+	if err := <-result; err == nil {
+		t.Error("Migrate that was aborted is no error")
+	}
+	must(t, s.Host, spec.VM)
+	s.gone(t, s.Second.Host, spec.VM)
+	if _, found, err := from.Abort(t.Context(), spec.VM); err != nil || found {
+		t.Errorf("Abort of no migration: %v, %v", found, err)
+	}
+	if err := s.Host.SetCPU(t.Context(), spec.VM, spec.CPU); err != nil {
+		t.Errorf("SetCPU afterwards: %v", err)
+	}
+}
+
+// moves moves a busy VM to the second host, where it runs on as it was.
+func moves(t *testing.T, s Setup, spec hypervisor.Spec, here, there *events) {
 	mark, markThere := here.mark(), there.mark()
 	moved, err := s.Host.Migrate(t.Context(), spec.VM, hypervisor.Migration{To: s.Second.Address})
 	if err != nil {
@@ -128,35 +149,25 @@ func migration(t *testing.T, s Setup) {
 	on := s
 	on.Host = s.Second.Host
 	on.uses(t, spec.VM, spec.CPU.Cap)
-	if s.Second.Back == "" {
-		return
+}
+
+// postCopy moves the VM home by post-copy.
+func postCopy(t *testing.T, s Setup, spec hypervisor.Spec) {
+	// So little bandwidth that what the guest writes keeps it from an end for a while; the budget bounds it.
+	m := hypervisor.Migration{To: s.Second.Back, Bandwidth: s.Link, MaxBytes: 3 * spec.Memory, PostCopy: true, AutoConverge: true}
+	moved, err := s.Second.Host.Migrate(t.Context(), spec.VM, m)
+	if err != nil {
+		t.Fatalf("Migrate: %v", err)
 	}
-
-	t.Run("PausedWithPostCopy", func(t *testing.T) {
-		_, err := s.Second.Host.Migrate(t.Context(), spec.VM, hypervisor.Migration{To: s.Second.Back, Paused: true, PostCopy: true})
-		is(t, "Migrate of a guest that is to arrive paused, by post-copy", err, hypervisor.ErrInvalid)
-		must(t, s.Second.Host, spec.VM)
-	})
-
-	t.Run("PostCopy", func(t *testing.T) {
-		// So little bandwidth that what the guest writes keeps it from an end for a while; the budget bounds it.
-		m := hypervisor.Migration{To: s.Second.Back, Bandwidth: s.Link, MaxBytes: 3 * spec.Memory, PostCopy: true, AutoConverge: true}
-		moved, err := s.Second.Host.Migrate(t.Context(), spec.VM, m)
-		if err != nil {
-			t.Fatalf("Migrate: %v", err)
-		}
-		if moved.Bytes <= 0 || moved.Bytes > m.MaxBytes || moved.Remaining != 0 {
-			t.Errorf("a complete move reports %+v", moved)
-		}
-		t.Logf("%+v", moved)
-		if vm := must(t, s.Host, spec.VM); vm.Identity != spec.Identity || vm.State != hypervisor.Running {
-			t.Errorf("back home there is %+v", vm)
-		}
-		s.gone(t, s.Second.Host, spec.VM)
-		s.uses(t, spec.VM, spec.CPU.Cap)
-	})
-
-	t.Run("Paused", func(t *testing.T) { arrivesPaused(t, s, spec, here, there) })
+	if moved.Bytes <= 0 || moved.Bytes > m.MaxBytes || moved.Remaining != 0 {
+		t.Errorf("a complete move reports %+v", moved)
+	}
+	t.Logf("%+v", moved)
+	if vm := must(t, s.Host, spec.VM); vm.Identity != spec.Identity || vm.State != hypervisor.Running {
+		t.Errorf("back home there is %+v", vm)
+	}
+	s.gone(t, s.Second.Host, spec.VM)
+	s.uses(t, spec.VM, spec.CPU.Cap)
 }
 
 // arrivesPaused moves a busy VM to the second host, where its guest stands still until it is resumed.
