@@ -42,6 +42,43 @@ func (s *states) Pop() any {
 	return x
 }
 
+// frontier is the states of a search that were reached and not expanded yet, the most promising first.
+type frontier struct {
+	open  states
+	spent map[string]float64 // by place: the fewest bytes with which it was reached
+	count int                // states that were reached
+	limit int                // of count, beyond which the search gives up
+}
+
+func newFrontier(begin *state, limit int) *frontier {
+	return &frontier{open: states{begin}, spent: map[string]float64{place(begin.at): 0}, count: 1, limit: limit}
+}
+
+// next is the state to expand; nil: there is none left.
+func (q *frontier) next() *state {
+	for q.open.Len() > 0 {
+		if s := heap.Pop(&q.open).(*state); s.spent <= q.spent[place(s.at)] {
+			return s
+		}
+	}
+	return nil
+}
+
+// reach adds a state unless its place was reached with as few bytes before. It is false if the search gives up.
+func (q *frontier) reach(s *state) bool {
+	at := place(s.at)
+	if spent, ok := q.spent[at]; ok && spent <= s.spent {
+		return true
+	}
+	s.number = q.count
+	if q.count++; q.count > q.limit {
+		return false
+	}
+	q.spent[at] = s.spent
+	heap.Push(&q.open, s)
+	return true
+}
+
 // cheapest is the order with the fewest bytes from where o is, if a bounded
 // search finds it. o is changed.
 func (o *order) cheapest() ([]op, bool) {
@@ -49,7 +86,42 @@ func (o *order) cheapest() ([]op, bool) {
 		return nil, false
 	}
 	hosts := o.involved()
-	var vms []int // that may move
+	vms := o.movable(hosts)
+	home := make([]int, len(vms))
+	for i, vm := range vms {
+		home[i] = o.at[vm]
+	}
+	q := newFrontier(&state{at: home, rest: o.rest(vms, home)}, maxStates)
+	for s := q.next(); s != nil; s = q.next() {
+		o.restore(vms, s.at)
+		if o.arrived(vms) {
+			return s.ops(), true
+		}
+		blocked := o.blockedHosts(vms)
+		for i, vm := range vms {
+			mayStage := s.at[i] >= 0 && (len(vms) <= fewMoving || blocked[s.at[i]])
+			for _, to := range hosts {
+				staging := to != o.target[vm]
+				if to == s.at[i] || staging && !(mayStage && o.refuge(vm, to)) || !staging && !o.fits(vm, to) {
+					continue
+				}
+				at := slices.Clone(s.at)
+				at[i] = to
+				next := &state{at: at, spent: s.spent, rest: o.rest(vms, at), before: s, by: op{vm, s.at[i], to, staging}}
+				if s.at[i] >= 0 {
+					next.spent += o.f.bytes[vm]
+				}
+				if !q.reach(next) {
+					return nil, false
+				}
+			}
+		}
+	}
+	return nil, false
+}
+
+// movable are the VMs of those hosts that may move, and those that have no host yet.
+func (o *order) movable(hosts []int) (vms []int) {
 	for _, j := range hosts {
 		for _, vm := range o.on[j] {
 			if !o.f.pinned[vm] {
@@ -63,50 +135,7 @@ func (o *order) cheapest() ([]op, bool) {
 		}
 	}
 	slices.Sort(vms)
-	home := make([]int, len(vms))
-	for i, vm := range vms {
-		home[i] = o.at[vm]
-	}
-	begin := &state{at: home, rest: o.rest(vms, home)}
-	open := &states{begin}
-	known := map[string]float64{place(home): 0}
-	for count := 1; open.Len() > 0; {
-		s := heap.Pop(open).(*state)
-		if s.spent > known[place(s.at)] {
-			continue
-		}
-		o.restore(vms, s.at)
-		if o.arrived(vms) {
-			return s.ops(), true
-		}
-		blocked := o.blockedHosts(vms)
-		for i, vm := range vms {
-			for _, to := range hosts {
-				if to != o.target[vm] && len(vms) > fewMoving && !(s.at[i] >= 0 && blocked[s.at[i]]) {
-					continue
-				}
-				direct := to == o.target[vm]
-				if to == s.at[i] || direct && !o.fits(vm, to) || !direct && (s.at[i] < 0 || !o.refuge(vm, to)) {
-					continue
-				}
-				at := slices.Clone(s.at)
-				at[i] = to
-				next := &state{at: at, spent: s.spent, rest: o.rest(vms, at), number: count, before: s, by: op{vm, s.at[i], to, !direct}}
-				if s.at[i] >= 0 {
-					next.spent += o.f.bytes[vm]
-				}
-				if spent, ok := known[place(at)]; ok && spent <= next.spent {
-					continue
-				}
-				if count++; count > maxStates {
-					return nil, false
-				}
-				known[place(at)] = next.spent
-				heap.Push(open, next)
-			}
-		}
-	}
-	return nil, false
+	return vms
 }
 
 // involved is the hosts of the moves that are left, and some with the most

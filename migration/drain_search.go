@@ -1,9 +1,6 @@
 package migration
 
-import (
-	"container/heap"
-	"slices"
-)
+import "slices"
 
 // maxEscapes bounds the states that searchMoves examines, and maxEscaping the VMs that it moves.
 const (
@@ -29,15 +26,7 @@ func (e *emptying) searchMoves(vms []int) *candidate {
 	if len(may) > maxEscaping || len(o.used) >= 1<<16-1 {
 		return nil
 	}
-	for j := range o.room { // for VMs that end there and those that wait there
-		reserves := o.reserves[j]
-		for _, vm := range may {
-			if f.home[vm] != j {
-				reserves.Add(f.of(vm).Reclaimable)
-			}
-		}
-		o.room[j] = f.p.Hosts[j].room(reserves)
-	}
+	e.reserveFor(o, may)
 	rest := func(at []int) (bytes float64) {
 		for i, vm := range may {
 			if goes[vm] && e.leaves[at[i]] {
@@ -50,13 +39,8 @@ func (e *emptying) searchMoves(vms []int) *candidate {
 	for i, vm := range may {
 		home[i] = f.home[vm]
 	}
-	open := &states{&state{at: home, rest: rest(home)}}
-	known := map[string]float64{place(home): 0}
-	for count := 1; open.Len() > 0; {
-		s := heap.Pop(open).(*state)
-		if s.spent > known[place(s.at)] {
-			continue
-		}
+	q := newFrontier(&state{at: home, rest: rest(home)}, maxEscapes)
+	for s := q.next(); s != nil; s = q.next() {
 		if s.spent+s.rest > e.d.Budget {
 			return nil
 		}
@@ -73,19 +57,27 @@ func (e *emptying) searchMoves(vms []int) *candidate {
 				}
 				at := slices.Clone(s.at)
 				at[i] = to
-				next := &state{at: at, spent: s.spent + f.bytes[vm], rest: rest(at), number: count, before: s, by: op{vm: vm, from: s.at[i], to: to}}
-				if spent, ok := known[place(at)]; ok && spent <= next.spent {
-					continue
-				}
-				if count++; count > maxEscapes {
+				if !q.reach(&state{at: at, spent: s.spent + f.bytes[vm], rest: rest(at), before: s, by: op{vm: vm, from: s.at[i], to: to}}) {
 					return nil
 				}
-				known[place(at)] = next.spent
-				heap.Push(open, next)
 			}
 		}
 	}
 	return nil
+}
+
+// reserveFor takes off each host what it must keep for any of these VMs, whether they end there or wait there.
+func (e *emptying) reserveFor(o *order, may []int) {
+	f := e.f
+	for j := range o.room {
+		reserves := o.reserves[j]
+		for _, vm := range may {
+			if f.home[vm] != j {
+				reserves.Add(f.of(vm).Reclaimable)
+			}
+		}
+		o.room[j] = f.p.Hosts[j].room(reserves)
+	}
 }
 
 // out: no VM that has to leave is still on a host that it has to leave.

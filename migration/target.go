@@ -106,7 +106,6 @@ func (s *search) run() {
 	if !slices.Contains(f.home, -1) {
 		s.add(slices.Clone(f.home))
 	}
-	few := len(f.home) <= fewVMs
 	if len(s.found) == 0 {
 		s.best(0, askSteps)
 	}
@@ -115,47 +114,59 @@ func (s *search) run() {
 			s.add(at)
 		}
 	}
-	highest := 0.0
-	for g := range f.p.Groups {
-		highest = max(highest, f.p.Groups[g].MinYield)
-	}
 	if len(s.found) > 0 && !f.rules.Required() {
-		begin := s.found[0]
-		newShedding(s, slices.Clone(begin.at)).run(s, func(at []int, level float64) {
-			if 1/level < highest {
-				s.add(at) // some floor binds: what others then have must be looked at
-				return
-			}
-			c := candidate{at: at, direct: f.cost(at), broken: begin.broken, yield: 1 / level}
-			if f.p.Rules != nil || begin.broken > 0 {
-				c.broken = f.broken(at)
-			}
-			s.found = append(s.found, c)
-		})
-		if begin.broken == 0 && len(f.home) <= maxFront {
-			s.known = s.searchLevels(begin, highest)
-			if begin.yield < highest || slices.Contains(f.home, -1) {
-				s.known = -1
-			}
-		}
+		s.shed()
 	}
-	if few && math.IsInf(s.known, 1) {
-		// nothing is left to be found
-	} else if few {
-		s.fronts(s.known)
-	} else if n := len(f.home); n <= someVMs || n <= manyVMs && (f.rules.Required() || len(s.found) == 0) {
-		for _, share := range budgetShares {
-			if f.total*share > s.known {
-				s.best(f.total*share, askSteps)
-			}
-		}
-	}
+	s.ask()
 	for i := range s.found {
 		if c := &s.found[i]; c.broken > 0 {
 			s.bound = max(s.bound, c.yield) // it was proved of placements that keep the rules
 		}
 	}
 	slices.SortStableFunc(s.found, func(a, b candidate) int { return a.better(&b) })
+}
+
+// shed adds what moving VMs off the fullest hosts leads to from the first candidate, and searches levels from there.
+func (s *search) shed() {
+	f, begin := s.f, s.found[0]
+	highest := 0.0
+	for g := range f.p.Groups {
+		highest = max(highest, f.p.Groups[g].MinYield)
+	}
+	newShedding(s, slices.Clone(begin.at)).run(s, func(at []int, level float64) {
+		if 1/level < highest {
+			s.add(at) // some floor binds: what others then have must be looked at
+			return
+		}
+		c := candidate{at: at, direct: f.cost(at), broken: begin.broken, yield: 1 / level}
+		if f.p.Rules != nil || begin.broken > 0 {
+			c.broken = f.broken(at)
+		}
+		s.found = append(s.found, c)
+	})
+	if begin.broken == 0 && len(f.home) <= maxFront {
+		s.known = s.searchLevels(begin, highest)
+		if begin.yield < highest || slices.Contains(f.home, -1) {
+			s.known = -1
+		}
+	}
+}
+
+// ask asks the allocator for the best placements of budgets that are not known, fewer of them the more VMs there are.
+func (s *search) ask() {
+	f, n := s.f, len(s.f.home)
+	switch {
+	case n <= fewVMs:
+		if !math.IsInf(s.known, 1) { // otherwise nothing is left to be found
+			s.fronts(s.known)
+		}
+	case n <= someVMs || n <= manyVMs && (f.rules.Required() || len(s.found) == 0):
+		for _, share := range budgetShares {
+			if f.total*share > s.known {
+				s.best(f.total*share, askSteps)
+			}
+		}
+	}
 }
 
 // fronts searches for the best placements of all budgets, from some on
