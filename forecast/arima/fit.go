@@ -73,13 +73,15 @@ func (f *Fitter) fit(m *Model, y []float64, s Spec, opts Options, warm bool) err
 		return err
 	}
 	o.css, o.current = opts.Method == CSS, false
-	if o.css && o.gaps {
-		return fmt.Errorf("arima %s: the conditional sum of squares needs a series without gaps", s)
-	}
 	o.c.reset(s)
 	n := s.coefficients()
-	if o.css && o.n-len(o.delta)-o.c.p < n+len(o.level)+1 {
-		return fmt.Errorf("arima %s: %d values: %w", s, o.used, ErrTooShort)
+	if o.css {
+		if o.gaps {
+			return fmt.Errorf("arima %s: the conditional sum of squares needs a series without gaps", s)
+		}
+		if o.n-len(o.delta)-o.c.p < n+len(o.level)+1 {
+			return fmt.Errorf("arima %s: %d values: %w", s, o.used, ErrTooShort)
+		}
 	}
 	limit, tol := opts.Evaluations, opts.Tolerance
 	if limit <= 0 {
@@ -96,13 +98,7 @@ func (f *Fitter) fit(m *Model, y []float64, s Spec, opts Options, warm bool) err
 	if math.IsInf(plain, 1) {
 		return fmt.Errorf("arima %s: %w", s, ErrCollinear)
 	}
-	var highest float64
-	for _, v := range y {
-		if a := math.Abs(v); a > highest {
-			highest = a
-		}
-	}
-	if rms := o.scale * math.Sqrt(o.ssq/float64(o.terms)); rms <= 4e-16*highest*float64(1+len(o.delta)) || rms == 0 {
+	if o.explained(y) {
 		f.adopt(m, s, f.u, 0)
 		return f.finish(m, y, opts)
 	}
@@ -123,13 +119,8 @@ func (f *Fitter) fit(m *Model, y []float64, s Spec, opts Options, warm bool) err
 			copy(f.best, f.u)
 		}
 	}
-	if warm && m.Params.fits(s, len(opts.X)) == nil && m.Params.Sigma2 > 0 {
-		ar, ma, sar, sma := s.parts(f.start)
-		copy(ar, m.Params.AR)
-		copy(ma, m.Params.MA)
-		copy(sar, m.Params.SAR)
-		copy(sma, m.Params.SMA)
-		o.c.untransform(f.start, f.u, 0.995)
+	if warm && m.Params.usable(s, len(opts.X)) {
+		f.startFrom(s, &m.Params)
 		try(math.NaN())
 	} else {
 		starts := opts.Starts
@@ -156,6 +147,28 @@ func (f *Fitter) fit(m *Model, y []float64, s Spec, opts Options, warm bool) err
 	}
 	m.Evaluations = o.evaluations
 	return nil
+}
+
+// explained says whether the last evaluation left no error but that of rounding.
+func (o *objective) explained(y []float64) bool {
+	var highest float64
+	for _, v := range y {
+		if a := math.Abs(v); a > highest {
+			highest = a
+		}
+	}
+	rms := o.scale * math.Sqrt(o.ssq/float64(o.terms))
+	return rms <= 4e-16*highest*float64(1+len(o.delta)) || rms == 0
+}
+
+// startFrom sets u to the coefficients of a model of s.
+func (f *Fitter) startFrom(s Spec, p *Params) {
+	ar, ma, sar, sma := s.parts(f.start)
+	copy(ar, p.AR)
+	copy(ma, p.MA)
+	copy(sar, p.SAR)
+	copy(sma, p.SMA)
+	f.o.c.untransform(f.start, f.u, 0.995)
 }
 
 // startAt sets u to the start of the given number, and says what the objective is there, if it is known, or else NaN. It is

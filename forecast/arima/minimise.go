@@ -29,39 +29,8 @@ func (d *descent) minimise(f func(u []float64) float64, u []float64, known float
 		return value, n == 0
 	}
 	d.dir, d.trial, d.gr = grow(d.dir, n), grow(d.trial, n), grow(d.gr, n)
-	central := false
-	gradient := func() {
-		copy(d.trial, u)
-		if central {
-			for i := range u {
-				d.trial[i] = u[i] + 100*difference
-				above := f(d.trial)
-				d.trial[i] = u[i] - 100*difference
-				d.gr[i] = (above - f(d.trial)) / (200 * difference)
-				d.trial[i] = u[i]
-				if math.IsNaN(d.gr[i]) || math.IsInf(d.gr[i], 0) {
-					d.gr[i] = 0
-				}
-			}
-			spent += 2 * n
-			return
-		}
-		for i := range u {
-			h := difference
-			if u[i] > 0 { // away from the edge
-				h = -difference
-			}
-			d.trial[i] = u[i] + h
-			d.gr[i] = (f(d.trial) - value) / h
-			d.trial[i] = u[i]
-			if math.IsNaN(d.gr[i]) || math.IsInf(d.gr[i], 0) {
-				d.gr[i] = 0
-			}
-		}
-		spent += n
-	}
-	gradient()
-	fresh, small := true, 0
+	spent += d.forward(f, u, value)
+	central, fresh, small := false, true, 0
 	d.begin(u, value, d.gr, d.dir)
 	// refine goes over to differences on both sides, the first time.
 	refine := func() bool {
@@ -69,17 +38,21 @@ func (d *descent) minimise(f func(u []float64) float64, u []float64, known float
 			return false
 		}
 		central, fresh = true, true
-		gradient()
+		spent += d.central(f, u)
 		d.begin(u, value, d.gr, d.dir)
 		return true
 	}
-	for spent < limit {
-		var slope, highest, steep float64
-		for i, g := range d.gr {
-			slope += g * d.dir[i]
-			highest = max(highest, math.Abs(d.dir[i]))
-			steep = max(steep, math.Abs(g))
+	// restart forgets the curvature, or refines where there is none to forget.
+	restart := func() bool {
+		if fresh {
+			return refine()
 		}
+		d.begin(u, value, d.gr, d.dir)
+		fresh = true
+		return true
+	}
+	for spent < limit {
+		slope, highest, steep := d.slope()
 		if steep < 1e-8 {
 			if !refine() {
 				return value, true
@@ -87,14 +60,9 @@ func (d *descent) minimise(f func(u []float64) float64, u []float64, known float
 			continue
 		}
 		if !(slope < 0) || math.IsInf(highest, 0) {
-			if fresh {
-				if !refine() {
-					return value, true
-				}
-				continue
+			if !restart() {
+				return value, true
 			}
-			d.begin(u, value, d.gr, d.dir)
-			fresh = true
 			continue
 		}
 		step := 1.0
@@ -102,38 +70,15 @@ func (d *descent) minimise(f func(u []float64) float64, u []float64, known float
 			step = min(1, 0.5/highest)
 		}
 		step = min(step, longest/highest)
-		accepted, next := false, 0.0
-		for range 25 {
-			for i := range u {
-				d.trial[i] = min(max(u[i]+step*d.dir[i], -outermost), outermost)
-			}
-			next = f(d.trial)
-			if spent++; next <= value+1e-4*step*slope {
-				accepted = true
-				break
-			}
-			if spent >= limit || step*highest < 1e-9 {
-				break
-			}
-			// The minimum of the parabola through what is known, within reason.
-			shrink := 0.5
-			if !math.IsInf(next, 1) {
-				shrink = -step * slope / (2 * (next - value - step*slope))
-			}
-			step *= min(max(shrink, 0.1), 0.5)
-		}
+		next, evaluations, accepted := d.backtrack(f, u, value, slope, highest, step, limit-spent)
+		spent += evaluations
 		if !accepted {
 			if spent >= limit {
 				return value, false
 			}
-			if fresh {
-				if !refine() {
-					return value, true
-				}
-				continue
+			if !restart() {
+				return value, true
 			}
-			d.begin(u, value, d.gr, d.dir)
-			fresh = true
 			continue
 		}
 		gain := value - next
@@ -159,17 +104,88 @@ func (d *descent) minimise(f func(u []float64) float64, u []float64, known float
 		} else {
 			small = 0
 		}
-		gradient()
+		if central {
+			spent += d.central(f, u)
+		} else {
+			spent += d.forward(f, u, value)
+		}
 		for i := range u {
 			curvature += d.dir[i] * d.gr[i]
 		}
-		if curvature > 1e-16 {
-			d.next(u, value, d.gr, d.dir)
-			fresh = false
-		} else {
+		if fresh = !(curvature > 1e-16); fresh {
 			d.begin(u, value, d.gr, d.dir)
-			fresh = true
+		} else {
+			d.next(u, value, d.gr, d.dir)
 		}
 	}
 	return value, false
+}
+
+// forward sets gr to the gradient at u, where the objective is value, by differences on one side. It returns how many evaluations
+// that took.
+func (d *descent) forward(f func(u []float64) float64, u []float64, value float64) int {
+	copy(d.trial, u)
+	for i := range u {
+		h := difference
+		if u[i] > 0 { // away from the edge
+			h = -difference
+		}
+		d.trial[i] = u[i] + h
+		d.gr[i] = (f(d.trial) - value) / h
+		d.trial[i] = u[i]
+		if math.IsNaN(d.gr[i]) || math.IsInf(d.gr[i], 0) {
+			d.gr[i] = 0
+		}
+	}
+	return len(u)
+}
+
+// central is forward with differences on both sides.
+func (d *descent) central(f func(u []float64) float64, u []float64) int {
+	copy(d.trial, u)
+	for i := range u {
+		d.trial[i] = u[i] + 100*difference
+		above := f(d.trial)
+		d.trial[i] = u[i] - 100*difference
+		d.gr[i] = (above - f(d.trial)) / (200 * difference)
+		d.trial[i] = u[i]
+		if math.IsNaN(d.gr[i]) || math.IsInf(d.gr[i], 0) {
+			d.gr[i] = 0
+		}
+	}
+	return 2 * len(u)
+}
+
+// slope is the derivative in the direction, the greatest coordinate of the direction and the greatest of the gradient.
+func (d *descent) slope() (slope, highest, steep float64) {
+	for i, g := range d.gr {
+		slope += g * d.dir[i]
+		highest = max(highest, math.Abs(d.dir[i]))
+		steep = max(steep, math.Abs(g))
+	}
+	return slope, highest, steep
+}
+
+// backtrack is the line search: it shortens the step in the direction until the objective falls enough (Armijo's rule), spending
+// at most limit evaluations. trial is where it ends, next the objective there.
+func (d *descent) backtrack(f func(u []float64) float64, u []float64, value, slope, highest, step float64, limit int) (next float64, spent int, accepted bool) {
+	for range 25 {
+		for i := range u {
+			d.trial[i] = min(max(u[i]+step*d.dir[i], -outermost), outermost)
+		}
+		next = f(d.trial)
+		if spent++; next <= value+1e-4*step*slope {
+			return next, spent, true
+		}
+		if spent >= limit || step*highest < 1e-9 {
+			break
+		}
+		// The minimum of the parabola through what is known, within reason.
+		shrink := 0.5
+		if !math.IsInf(next, 1) {
+			shrink = -step * slope / (2 * (next - value - step*slope))
+		}
+		step *= min(max(shrink, 0.1), 0.5)
+	}
+	return next, spent, false
 }

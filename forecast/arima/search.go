@@ -3,6 +3,7 @@ package arima
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Criterion is what a search makes least.
@@ -89,143 +90,176 @@ func (c *candidate) better(than *candidate) bool {
 // and the best of them then further. It refuses what Fit refuses; series that only the smaller models can be
 // fitted to get one of these.
 func (f *Fitter) Search(y []float64, b Bounds, opts Options) (Found, error) {
-	var found Found
 	f.o.searching, f.o.kept = !f.o.general, false
 	defer func() { f.o.searching, f.o.kept = false, false }()
+	if opts.Evaluations <= 0 {
+		opts.Evaluations = finally
+	}
+	x := newExploration(f, y, b, opts)
+	defer func() { f.tried = x.tried[:0] }()
+	switch from := b.From; {
+	case b.Full:
+		x.tryAll()
+	case from != nil && from.Spec.D == x.base.D && from.Spec.SD == b.SD && from.Spec.Period == x.base.Period && x.tryFrom(from):
+		x.walk()
+	default:
+		x.tryUsual()
+		x.walk()
+	}
+	if x.best == nil {
+		if x.failure == nil {
+			x.failure = fmt.Errorf("arima: the bounds %+v allow no model", x.b)
+		}
+		return x.found, x.failure
+	}
+	m := &Model{Spec: x.best.spec}
+	f.o.c.reset(m.Spec)
+	ar, ma, sar, sma := m.Spec.parts(x.best.raw)
+	m.Params = Params{AR: ar, MA: ma, SAR: sar, SMA: sma, Beta: make([]float64, len(opts.X)), Sigma2: 1}
+	if err := f.fit(m, y, m.Spec, opts, true); err != nil {
+		return x.found, err
+	}
+	x.found.Model = m
+	x.found.Spent += m.Evaluations
+	return x.found, nil
+}
+
+// exploration is a search that goes on.
+type exploration struct {
+	f     *Fitter
+	y     []float64
+	b     Bounds
+	base  Spec    // of every candidate: its differences
+	rough Options // of fits of candidates
+	drift bool    // with and without are tried
+
+	found         Found
+	tried         []Spec
+	best, scratch *candidate
+	failure       error // why the first candidates could not be fitted
+}
+
+func newExploration(f *Fitter, y []float64, b Bounds, opts Options) *exploration {
 	if b.Models <= 0 {
 		b.Models = 40
+	}
+	if b.Evaluations <= 0 {
+		b.Evaluations = 2000
 	}
 	d := b.D
 	if d < 0 {
 		d = Differences(y, b.SD, b.Period, 2)
 	}
-	base := Spec{D: d, SD: b.SD, Period: b.Period}
+	x := &exploration{f: f, y: y, b: b, base: Spec{D: d, SD: b.SD, Period: b.Period}, rough: opts, drift: b.Drift && d+b.SD == 1, tried: f.tried[:0]}
 	if b.SP+b.SD+b.SQ == 0 {
-		base.Period = 0
+		x.base.Period = 0
 	}
-	spec := func(p, q, sp, sq int, drift bool) Spec {
-		s := base
-		s.P, s.Q, s.SP, s.SQ = p, q, sp, sq
-		s.Mean = d+b.SD == 0 || (drift && b.Drift && d+b.SD == 1)
-		return s
+	x.rough.Starts, x.rough.Tolerance, x.rough.StdErr, x.rough.rough = 1, 1e-7, false, true
+	x.rough.Evaluations = min(x.rough.Evaluations, roughly)
+	return x
+}
+
+// spec of some orders. Without differences it has a mean; drift asks for one where the bounds leave the choice.
+func (x *exploration) spec(p, q, sp, sq int, drift bool) Spec {
+	s := x.base
+	s.P, s.Q, s.SP, s.SQ = p, q, sp, sq
+	s.Mean = s.D+s.SD == 0 || drift && x.drift
+	return s
+}
+
+// may says whether s is within the bounds, and there is work left for it.
+func (x *exploration) may(s Spec) bool {
+	b := &x.b
+	return s.P >= 0 && s.P <= b.P && s.Q >= 0 && s.Q <= b.Q && s.SP >= 0 && s.SP <= b.SP && s.SQ >= 0 && s.SQ <= b.SQ &&
+		x.found.Tried < b.Models && x.found.Spent < b.Evaluations
+}
+
+// try fits s, once, and says whether it is the best so far.
+func (x *exploration) try(s Spec) bool {
+	if !x.may(s) || slices.Contains(x.tried, s) {
+		return false
 	}
-	if b.Evaluations <= 0 {
-		b.Evaluations = 2000
+	x.tried = append(x.tried, s)
+	x.found.Tried++
+	if x.scratch == nil {
+		x.scratch = new(candidate)
 	}
-	if opts.Evaluations <= 0 {
-		opts.Evaluations = finally
-	}
-	rough := opts
-	rough.Starts, rough.Tolerance, rough.StdErr, rough.rough = 1, 1e-7, false, true
-	rough.Evaluations = min(rough.Evaluations, roughly)
-	var (
-		tried   = f.tried[:0]
-		best    *candidate
-		failure error
-		scratch *candidate
-	)
-	defer func() { f.tried = tried[:0] }()
-	try := func(s Spec) bool {
-		if s.P < 0 || s.P > b.P || s.Q < 0 || s.Q > b.Q || s.SP < 0 || s.SP > b.SP || s.SQ < 0 || s.SQ > b.SQ || found.Tried >= b.Models || found.Spent >= b.Evaluations {
-			return false
-		}
-		for _, t := range tried {
-			if t == s {
-				return false
-			}
-		}
-		tried = append(tried, s)
-		found.Tried++
-		if scratch == nil {
-			scratch = new(candidate)
-		}
-		c := scratch
-		err := f.candidate(c, y, s, rough, b)
-		found.Spent += f.o.evaluations
-		if err != nil {
-			found.Refused++
-			if failure == nil || best == nil {
-				failure = err
-			}
-			return false
-		}
-		if c.edgy {
-			found.Refused++
-		}
-		if best == nil || c.better(best) {
-			best, scratch = c, best
-			return true
+	c := x.scratch
+	err := x.f.candidate(c, x.y, s, x.rough, x.b)
+	x.found.Spent += x.f.o.evaluations
+	if err != nil {
+		x.found.Refused++
+		if x.failure == nil || x.best == nil {
+			x.failure = err
 		}
 		return false
 	}
+	if c.edgy {
+		x.found.Refused++
+	}
+	if x.best == nil || c.better(x.best) {
+		x.best, x.scratch = c, x.best
+		return true
+	}
+	return false
+}
 
-	sp, sq := min(b.SP, 1), min(b.SQ, 1)
-	switch {
-	case b.Full:
-		for sp := 0; sp <= b.SP; sp++ {
-			for sq := 0; sq <= b.SQ; sq++ {
-				for p := 0; p <= b.P; p++ {
-					for q := 0; q <= b.Q; q++ {
-						try(spec(p, q, sp, sq, false))
-						if b.Drift && d+b.SD == 1 {
-							try(spec(p, q, sp, sq, true))
-						}
+// tryAll tries every order.
+func (x *exploration) tryAll() {
+	for sp := 0; sp <= x.b.SP; sp++ {
+		for sq := 0; sq <= x.b.SQ; sq++ {
+			for p := 0; p <= x.b.P; p++ {
+				for q := 0; q <= x.b.Q; q++ {
+					x.try(x.spec(p, q, sp, sq, false))
+					if x.drift {
+						x.try(x.spec(p, q, sp, sq, true))
 					}
 				}
 			}
 		}
-	case b.From != nil && b.From.Spec.D == d && b.From.Spec.SD == b.SD && b.From.Spec.Period == base.Period:
-		try(b.From.Spec)
-		fallthrough
-	default:
-		if best == nil {
-			try(spec(min(2, b.P), min(2, b.Q), sp, sq, true))
-			try(spec(0, 0, 0, 0, true))
-			try(spec(min(1, b.P), 0, sp, 0, true))
-			try(spec(0, min(1, b.Q), 0, sq, true))
-		}
-		for again := best != nil; again; {
-			again = false
-			at := best.spec
-			for _, step := range [...][4]int{{1, 0, 0, 0}, {-1, 0, 0, 0}, {0, 1, 0, 0}, {0, -1, 0, 0}, {1, 1, 0, 0}, {-1, -1, 0, 0}, {1, -1, 0, 0}, {-1, 1, 0, 0},
-				{0, 0, 1, 0}, {0, 0, -1, 0}, {0, 0, 0, 1}, {0, 0, 0, -1}, {0, 0, 1, 1}, {0, 0, -1, -1}} {
-				s := at
-				s.P, s.Q, s.SP, s.SQ = at.P+step[0], at.Q+step[1], at.SP+step[2], at.SQ+step[3]
-				if try(s) {
-					again = true
-					break
-				}
-			}
-			if !again && b.Drift && d+b.SD == 1 {
-				s := at
-				s.Mean = !s.Mean
-				again = try(s)
-			}
+	}
+}
+
+// tryFrom tries a model that was found before, and says whether a walk can begin there.
+func (x *exploration) tryFrom(m *Model) bool {
+	x.try(m.Spec)
+	return x.best != nil
+}
+
+// tryUsual tries the four models at which Hyndman and Khandakar's walk begins.
+func (x *exploration) tryUsual() {
+	b, sp, sq := &x.b, min(x.b.SP, 1), min(x.b.SQ, 1)
+	x.try(x.spec(min(2, b.P), min(2, b.Q), sp, sq, true))
+	x.try(x.spec(0, 0, 0, 0, true))
+	x.try(x.spec(min(1, b.P), 0, sp, 0, true))
+	x.try(x.spec(0, min(1, b.Q), 0, sq, true))
+}
+
+// steps of a walk: what is added to P, Q, SP and SQ.
+var steps = [...][4]int{{1, 0, 0, 0}, {-1, 0, 0, 0}, {0, 1, 0, 0}, {0, -1, 0, 0}, {1, 1, 0, 0}, {-1, -1, 0, 0}, {1, -1, 0, 0}, {-1, 1, 0, 0},
+	{0, 0, 1, 0}, {0, 0, -1, 0}, {0, 0, 0, 1}, {0, 0, 0, -1}, {0, 0, 1, 1}, {0, 0, -1, -1}}
+
+// walk goes from the best to the first better neighbour, until there is none.
+func (x *exploration) walk() {
+	for again := x.best != nil; again; {
+		at := x.best.spec
+		again = slices.ContainsFunc(steps[:], func(step [4]int) bool {
+			s := at
+			s.P, s.Q, s.SP, s.SQ = at.P+step[0], at.Q+step[1], at.SP+step[2], at.SQ+step[3]
+			return x.try(s)
+		})
+		if !again && x.drift {
+			s := at
+			s.Mean = !s.Mean
+			again = x.try(s)
 		}
 	}
-	if best == nil {
-		if failure == nil {
-			failure = fmt.Errorf("arima: the bounds %+v allow no model", b)
-		}
-		return found, failure
-	}
-	m := &Model{Spec: best.spec}
-	o := &f.o
-	o.c.reset(best.spec)
-	ar, ma, sar, sma := best.spec.parts(best.raw)
-	m.Params = Params{AR: ar, MA: ma, SAR: sar, SMA: sma, Beta: make([]float64, len(opts.X)), Sigma2: 1}
-	if err := f.fit(m, y, m.Spec, opts, true); err != nil {
-		return found, err
-	}
-	found.Model = m
-	found.Spent += m.Evaluations
-	return found, nil
 }
 
 // candidate fits s roughly and keeps its score in c.
 func (f *Fitter) candidate(c *candidate, y []float64, s Spec, opts Options, b Bounds) error {
 	m := &f.rough
-	warm := b.From != nil && b.From.Spec == s && b.From.Params.fits(s, len(opts.X)) == nil && b.From.Params.Sigma2 > 0
+	warm := b.From != nil && b.From.Spec == s && b.From.Params.usable(s, len(opts.X))
 	if warm {
 		m.Spec = s
 		m.Params.assign(b.From.Params)

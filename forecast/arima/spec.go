@@ -102,3 +102,6 @@ func (p Params) fits(s Spec, k int) error {
 	}
 	return nil
 }
+
+// usable says whether a fit of s with k regressors can start from p.
+func (p Params) usable(s Spec, k int) bool { return p.fits(s, k) == nil && p.Sigma2 > 0 }
