@@ -259,63 +259,87 @@ func (w *work) prefer(host []int32) {
 	if a == nil || !slices.ContainsFunc(a.Affinity, func(x *Affinity) bool { return x != nil && len(x.Prefer) > 0 }) {
 		return
 	}
-	names := a.names(w.p)
-	on := func(j int32, set []uint64, but int) bool {
-		for vm, at := range host {
-			if g := w.group[vm]; at == j && vm != but && int(g>>6) < len(set) && set[g>>6]>>(g&63)&1 != 0 {
-				return true
-			}
-		}
-		return false
-	}
-	met := func(vm int, j int32) (n int) {
-		for _, term := range a.Affinity[w.group[vm]].Prefer {
-			m, _ := names.lookUp(term)
-			if m.hosts != nil && m.hosts[j>>6]>>(j&63)&1 != 0 || m.hosts == nil && on(j, m.groups, vm) {
-				n++
-			}
-		}
-		return n
-	}
-	highest := max(1, w.m.Level(host))
-	load := make([]int64, len(w.m.CPU))
+	x := preferences{w: w, names: a.names(w.p), host: host, highest: max(1, w.m.Level(host)), load: make([]int64, len(w.m.CPU)), tries: 1 << 22 / max(1, len(host))}
 	for vm, j := range host {
-		load[j] += w.m.Weight[vm]
+		x.load[j] += w.m.Weight[vm]
 	}
-	tries := 0
 	for range 4 {
 		better := false
 		for vm := range host {
-			g := int(w.group[vm])
-			if g >= len(a.Affinity) || a.Affinity[g] == nil || len(a.Affinity[g].Prefer) == 0 {
-				continue
-			}
-			home := host[vm]
-			best := met(vm, home)
-			for j := range int32(len(load)) {
-				if tries++; tries > 1<<22/len(host) || best == len(a.Affinity[g].Prefer) {
-					break
-				}
-				if j == host[vm] || float64(load[j]+w.m.Weight[vm])/float64(w.m.CPU[j]) > highest {
-					continue
-				}
-				n := met(vm, j)
-				if n <= best {
-					continue
-				}
-				was := host[vm]
-				host[vm] = j
-				if !w.m.Check(host) {
-					host[vm] = was
-					continue
-				}
-				load[was] -= w.m.Weight[vm]
-				load[j] += w.m.Weight[vm]
-				best, better = n, true
+			if prefer := x.of(vm); len(prefer) > 0 {
+				better = x.improve(vm, prefer) || better
 			}
 		}
 		if !better {
 			break
 		}
 	}
+}
+
+// preferences is a search for a placement in which more of them are met.
+type preferences struct {
+	w       *work
+	names   names
+	host    []int32 // [VM]
+	highest float64 // level that no host may pass
+	load    []int64 // [host]
+	tries   int     // that are left
+}
+
+// of is what a VM prefers.
+func (x *preferences) of(vm int) []string {
+	affinity, g := x.w.s.Rules.Affinity, int(x.w.group[vm])
+	if g >= len(affinity) || affinity[g] == nil {
+		return nil
+	}
+	return affinity[g].Prefer
+}
+
+// met is how much of it is met for a VM on host j.
+func (x *preferences) met(vm int, prefer []string, j int32) (n int) {
+	for _, term := range prefer {
+		m, _ := x.names.lookUp(term)
+		if m.hosts != nil && m.hosts[j>>6]>>(j&63)&1 != 0 || m.hosts == nil && x.on(j, m.groups, vm) {
+			n++
+		}
+	}
+	return n
+}
+
+// on says whether host j has a VM of a set of groups, but for one.
+func (x *preferences) on(j int32, set []uint64, but int) bool {
+	for vm, at := range x.host {
+		if g := x.w.group[vm]; at == j && vm != but && int(g>>6) < len(set) && set[g>>6]>>(g&63)&1 != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// improve moves a VM to each host where more is met, and says whether there was one.
+func (x *preferences) improve(vm int, prefer []string) (better bool) {
+	weight := x.w.m.Weight[vm]
+	best := x.met(vm, prefer, x.host[vm])
+	for j := range int32(len(x.load)) {
+		if x.tries--; x.tries < 0 || best == len(prefer) {
+			break
+		}
+		was := x.host[vm]
+		if j == was || float64(x.load[j]+weight)/float64(x.w.m.CPU[j]) > x.highest {
+			continue
+		}
+		n := x.met(vm, prefer, j)
+		if n <= best {
+			continue
+		}
+		x.host[vm] = j
+		if !x.w.m.Check(x.host) {
+			x.host[vm] = was
+			continue
+		}
+		x.load[was] -= weight
+		x.load[j] += weight
+		best, better = n, true
+	}
+	return better
 }

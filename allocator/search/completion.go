@@ -288,39 +288,14 @@ func (c *completion) node(depth int) bool {
 	if pivot < 0 {
 		return true
 	}
-	if depth >= len(c.hosts) || c.restW > c.freeW || c.restM > c.freeM {
-		return false
-	}
-	nw, nm := 0, 0
-	for k, chunk := range c.left {
-		nw += bits.OnesCount64(chunk & c.bigW[k])
-		nm += bits.OnesCount64(chunk & c.bigM[k])
-	}
-	if nw > c.hostsLeft || nm > c.hostsLeft {
+	if depth >= len(c.hosts) || c.crowded() {
 		return false
 	}
 	if depth > 0 && c.memo.failed(c.left, c.kinds, c.allowance()) {
 		return false
 	}
 	l := &c.levels[depth]
-	l.pivot = int32(pivot)
-	l.avail = l.avail[:0]
-	for k, chunk := range c.left {
-		for chunk != 0 {
-			if i := k<<6 + bits.TrailingZeros64(chunk); i != pivot {
-				l.avail = append(l.avail, int32(i))
-			}
-			chunk &= chunk - 1
-		}
-	}
-	n := len(l.avail)
-	l.sumW, l.sumM, l.isIn = resize(l.sumW, n+1), resize(l.sumM, n+1), resize(l.isIn, n)
-	l.sumW[n], l.sumM[n] = 0, 0
-	for i := n - 1; i >= 0; i-- {
-		l.sumW[i] = l.sumW[i+1] + c.w[l.avail[i]]
-		l.sumM[i] = l.sumM[i+1] + c.m[l.avail[i]]
-	}
-	clear(l.isIn)
+	c.begin(l, pivot)
 	l.base = c.money
 	for k := range c.kinds {
 		q := &c.kinds[k]
@@ -353,6 +328,41 @@ func (c *completion) node(depth int) bool {
 		c.memo.add(c.left, c.kinds, c.allowance())
 	}
 	return false
+}
+
+// crowded says whether more is left than the hosts have in all, or more items of which a host takes one than there are hosts.
+func (c *completion) crowded() bool {
+	if c.restW > c.freeW || c.restM > c.freeM {
+		return true
+	}
+	nw, nm := 0, 0
+	for k, chunk := range c.left {
+		nw += bits.OnesCount64(chunk & c.bigW[k])
+		nm += bits.OnesCount64(chunk & c.bigM[k])
+	}
+	return nw > c.hostsLeft || nm > c.hostsLeft
+}
+
+// begin makes a level that of a host which gets the pivot, with what else is left to fill it.
+func (c *completion) begin(l *fillLevel, pivot int) {
+	l.pivot = int32(pivot)
+	l.avail = l.avail[:0]
+	for k, chunk := range c.left {
+		for chunk != 0 {
+			if i := k<<6 + bits.TrailingZeros64(chunk); i != pivot {
+				l.avail = append(l.avail, int32(i))
+			}
+			chunk &= chunk - 1
+		}
+	}
+	n := len(l.avail)
+	l.sumW, l.sumM, l.isIn = resize(l.sumW, n+1), resize(l.sumM, n+1), resize(l.isIn, n)
+	l.sumW[n], l.sumM[n] = 0, 0
+	for i := n - 1; i >= 0; i-- {
+		l.sumW[i] = l.sumW[i+1] + c.w[l.avail[i]]
+		l.sumM[i] = l.sumM[i+1] + c.m[l.avail[i]]
+	}
+	clear(l.isIn)
 }
 
 // allowance is what may still be spent.
@@ -405,16 +415,16 @@ func (c *completion) fill(depth, from int, w, m, money int64) bool {
 			return false
 		}
 	}
-	if w < l.lowW || m < l.lowM {
+	return c.worthwhile(l, from, w, m, fuller) && c.use(depth, w, m, money)
+}
+
+// worthwhile says whether what is in leaves no more than the other hosts take, keeps the rules, and is as good as any other
+// filling. fuller: there is one with more.
+func (c *completion) worthwhile(l *fillLevel, from int, w, m int64, fuller bool) bool {
+	if w < l.lowW || m < l.lowM || c.moves && (fuller || c.dominated(l, from, w, m)) {
 		return false
 	}
-	if c.moves && (fuller || c.dominated(l, from, w, m)) {
-		return false
-	}
-	if c.model.Rules != nil && c.model.Rules.With != nil && !c.accompanied(l) {
-		return false
-	}
-	return c.use(depth, w, m, money)
+	return c.model.Rules == nil || c.model.Rules.With == nil || c.accompanied(l)
 }
 
 // barred says whether item i may not join what is in.

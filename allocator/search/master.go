@@ -92,17 +92,7 @@ func (q *master) minimize(list []pattern, which, more []int32, limit int, steps 
 			q.invert(list)
 			*steps -= int64(r * r * r / 20)
 		}
-		clear(q.dual)
-		amount := 0.0
-		for i := range q.basis {
-			if !q.usable[i] {
-				amount += q.x[i]
-				row := q.inverse[i*r : i*r+r]
-				for j, v := range row {
-					q.dual[j] += v
-				}
-			}
-		}
+		amount := q.unusable()
 		*steps -= int64(r * r / 10)
 		if amount < noAmount {
 			return false
@@ -111,48 +101,81 @@ func (q *master) minimize(list []pattern, which, more []int32, limit int, steps 
 		if enter < 0 {
 			return true
 		}
-		set := list[enter].set
-		for i := range r {
-			row := q.inverse[i*r : i*r+r]
-			v := row[r-1]
-			for x := set; x != 0; x &= x - 1 {
-				v += row[bits.TrailingZeros64(x)]
-			}
-			q.column[i] = v
-		}
-		leave, step, size := -1, math.Inf(1), 0.0
-		for i, a := range q.column {
-			if a > noPivot {
-				if s := q.x[i] / a; s < step-1e-12 || s < step+1e-12 && a > size {
-					leave, step, size = i, s, a
-				}
-			}
-		}
+		q.expand(list[enter].set)
+		leave, step := q.leaving()
 		if leave < 0 {
 			return false // rounding: amounts are bounded
 		}
-		for i, a := range q.column {
-			q.x[i] = max(0, q.x[i]-a*step)
-		}
-		q.x[leave] = step
-		row := q.inverse[leave*r : leave*r+r]
-		f := 1 / size
-		for j := range row {
-			row[j] *= f
-		}
-		for i, a := range q.column {
-			if i == leave || a == 0 {
-				continue
-			}
-			other := q.inverse[i*r : i*r+r]
-			for j, v := range row {
-				other[j] -= a * v
-			}
-		}
-		q.basis[leave], q.usable[leave] = enter, true
-		q.changes++
+		q.exchange(leave, enter, step)
 	}
 	return false
+}
+
+// unusable is the amount of columns that may not be used; dual becomes its duals.
+func (q *master) unusable() (amount float64) {
+	r := q.rows
+	clear(q.dual)
+	for i := range q.basis {
+		if !q.usable[i] {
+			amount += q.x[i]
+			row := q.inverse[i*r : i*r+r]
+			for j, v := range row {
+				q.dual[j] += v
+			}
+		}
+	}
+	return amount
+}
+
+// expand sets column to a pattern in terms of the basis.
+func (q *master) expand(set uint64) {
+	r := q.rows
+	for i := range r {
+		row := q.inverse[i*r : i*r+r]
+		v := row[r-1]
+		for x := set; x != 0; x &= x - 1 {
+			v += row[bits.TrailingZeros64(x)]
+		}
+		q.column[i] = v
+	}
+}
+
+// leaving is the row whose amount is the first to become zero as that of column rises by step; -1: none does.
+func (q *master) leaving() (leave int, step float64) {
+	leave, step, size := -1, math.Inf(1), 0.0
+	for i, a := range q.column {
+		if a > noPivot {
+			if s := q.x[i] / a; s < step-1e-12 || s < step+1e-12 && a > size {
+				leave, step, size = i, s, a
+			}
+		}
+	}
+	return leave, step
+}
+
+// exchange puts a pattern, whose column is column, into the basis in place of that of a row.
+func (q *master) exchange(leave int, enter int32, step float64) {
+	r := q.rows
+	for i, a := range q.column {
+		q.x[i] = max(0, q.x[i]-a*step)
+	}
+	q.x[leave] = step
+	row := q.inverse[leave*r : leave*r+r]
+	f := 1 / q.column[leave]
+	for j := range row {
+		row[j] *= f
+	}
+	for i, a := range q.column {
+		if i == leave || a == 0 {
+			continue
+		}
+		other := q.inverse[i*r : i*r+r]
+		for j, v := range row {
+			other[j] -= a * v
+		}
+	}
+	q.basis[leave], q.usable[leave] = enter, true
+	q.changes++
 }
 
 // poolSize is how many patterns of value are kept from one pricing to the next.

@@ -194,23 +194,7 @@ func (q *partition) node(depth int, left uint64, slack deficits) bool {
 		}
 		item := q.scarcest(l.list, left)
 		*q.steps -= int64(len(l.list))
-		take, at, highest := int32(-1), -1, -1.0
-		if programmed {
-			for i, k := range l.master.basis {
-				if k >= 0 && l.master.usable[i] && c.list[k].set&left>>item&1 != 0 && l.master.x[i] > highest {
-					take, highest = k, l.master.x[i]
-				}
-			}
-		}
-		for i, k := range l.list {
-			if take < 0 && c.list[k].set>>item&1 != 0 {
-				take = k
-			}
-			if k == take {
-				at = i
-				break
-			}
-		}
+		take, at := q.branch(l, item, left, programmed)
 		if take < 0 {
 			break // no pattern left for it
 		}
@@ -220,12 +204,7 @@ func (q *partition) node(depth int, left uint64, slack deficits) bool {
 			rest[i] -= p.deficit[i]
 		}
 		next := &q.levels[depth+1]
-		next.list = next.list[:0]
-		for _, k := range l.list {
-			if x := &c.list[k]; x.set&p.set == 0 && x.deficit.within(&rest) {
-				next.list = append(next.list, k)
-			}
-		}
+		next.list = c.beside(next.list[:0], l.list, p.set, &rest)
 		*q.steps -= int64(len(l.list)) / 4
 		if programmed {
 			next.master.copy(&l.master)
@@ -246,6 +225,39 @@ func (q *partition) node(depth int, left uint64, slack deficits) bool {
 		q.failed[left] = struct{}{}
 	}
 	return false
+}
+
+// branch is the pattern with an item that is tried next, and its place in the list: the one of which the program has most, if it
+// was asked, otherwise the first; -1: there is none.
+func (q *partition) branch(l *partLevel, item int, left uint64, programmed bool) (take int32, at int) {
+	c := q.cat
+	take, highest := int32(-1), -1.0
+	if programmed {
+		for i, k := range l.master.basis {
+			if k >= 0 && l.master.usable[i] && c.list[k].set&left>>item&1 != 0 && l.master.x[i] > highest {
+				take, highest = k, l.master.x[i]
+			}
+		}
+	}
+	for i, k := range l.list {
+		if take < 0 && c.list[k].set>>item&1 != 0 {
+			take = k
+		}
+		if k == take {
+			return take, i
+		}
+	}
+	return take, -1
+}
+
+// beside adds to out the patterns of a list that have nothing of a set, and are within what is left.
+func (c *catalogue) beside(out, list []int32, set uint64, rest *deficits) []int32 {
+	for _, k := range list {
+		if x := &c.list[k]; x.set&set == 0 && x.deficit.within(rest) {
+			out = append(out, k)
+		}
+	}
+	return out
 }
 
 // whole says whether the solution of the program is one in whole patterns, and

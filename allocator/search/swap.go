@@ -144,32 +144,38 @@ func (x *swapper) exchange(a, b int32, want int64, turn int) bool {
 	if best >= want {
 		return false
 	}
-	x.moved = x.moved[:0]
-	note := func(on []guest, v uint64) {
-		for _, i := range [2]uint64{v >> guestBits & guestMask, v & guestMask} {
-			if i > 0 {
-				x.moved = append(x.moved, on[i-1])
-			}
-		}
-	}
-	note(onA, bestGive)
-	given := len(x.moved)
-	note(onB, bestTake)
-	for i, g := range x.moved {
-		if i < given {
-			c.remove(a, g.vm)
-		} else {
-			c.remove(b, g.vm)
-		}
-	}
-	for i, g := range x.moved {
-		if i < given {
-			c.add(b, g)
-		} else {
-			c.add(a, g)
-		}
-	}
+	x.apply(a, b, onA, onB, bestGive, bestTake)
 	return true
+}
+
+// apply moves what is given from host a to host b, and what is taken from b to a.
+func (x *swapper) apply(a, b int32, onA, onB []guest, give, take uint64) {
+	c := x.c
+	x.moved = offered(x.moved[:0], onA, give)
+	given := len(x.moved)
+	x.moved = offered(x.moved, onB, take)
+	for _, g := range x.moved[:given] {
+		c.remove(a, g.vm)
+	}
+	for _, g := range x.moved[given:] {
+		c.remove(b, g.vm)
+	}
+	for _, g := range x.moved[:given] {
+		c.add(b, g)
+	}
+	for _, g := range x.moved[given:] {
+		c.add(a, g)
+	}
+}
+
+// offered adds the guests of an offer to a list.
+func offered(list, on []guest, v uint64) []guest {
+	for _, i := range [2]uint64{v >> guestBits & guestMask, v & guestMask} {
+		if i > 0 {
+			list = append(list, on[i-1])
+		}
+	}
+	return list
 }
 
 // some is maxGuests of the guests at most, others from turn to turn.
