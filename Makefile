@@ -110,7 +110,7 @@ test-alerts: ## checks and tests of the Prometheus rules, where promtool is inst
 	@packaging/prometheus/test.sh
 
 .PHONY: lint
-lint: setup-lint ## formatting, vet, staticcheck, shellcheck, the house rules
+lint: setup-lint ## formatting, vet, staticcheck, gocyclo, shellcheck, the house rules
 	@scripts/lint.sh
 
 .PHONY: docs
