@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -85,11 +85,21 @@ func eventually(limit time.Duration, f func() error) error {
 	}
 }
 
-// scan calls f with every process's id and status until f says enough.
+// scan calls f with every process's id and status until f says enough. A pattern such as /proc/*/status would
+// have the kernel list each process's whole directory.
 func scan(f func(pid int, status map[string]string) (enough bool)) {
-	entries, _ := filepath.Glob("/proc/[0-9]*/status")
-	for _, path := range entries {
-		text, err := os.ReadFile(path)
+	proc, err := os.Open("/proc")
+	if err != nil {
+		return
+	}
+	names, _ := proc.Readdirnames(-1)
+	_ = proc.Close()
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		text, err := os.ReadFile("/proc/" + name + "/status")
 		if err != nil {
 			continue // it ended
 		}
@@ -99,8 +109,7 @@ func scan(f func(pid int, status map[string]string) (enough bool)) {
 				status[k] = strings.TrimSpace(v)
 			}
 		}
-		pid, err := strconv.Atoi(strings.Split(path, "/")[2])
-		if err == nil && f(pid, status) {
+		if f(pid, status) {
 			return
 		}
 	}
@@ -122,9 +131,32 @@ func childOf(pid int) (process, error) {
 	return child, nil
 }
 
+// insiders are the processes that insider found last, by what it was asked for: tests ask for a host's libvirtd many
+// times a second. A process keeps its number in a namespace for life, and the programs asked for do not become others.
+var insiders sync.Map // of insiderKey to process
+
+type insiderKey struct {
+	first process
+	inner int
+	name  string
+}
+
 // insider finds the process that has number inner in the PID namespace of
 // first, and that name.
 func insider(first process, inner int, name string) (process, bool) {
+	asked := insiderKey{first, inner, name}
+	if known, ok := insiders.Load(asked); ok && known.(process).alive() {
+		return known.(process), true
+	}
+	found, ok := findInsider(asked)
+	if ok {
+		insiders.Store(asked, found)
+	}
+	return found, ok
+}
+
+func findInsider(i insiderKey) (process, bool) {
+	first, inner, name := i.first, i.inner, i.name
 	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", first.PID))
 	if err != nil || !first.alive() {
 		return process{}, false
