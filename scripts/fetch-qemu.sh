@@ -10,6 +10,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 dir=${1:-build/qemu}
+mkdir -p "$(dirname "$dir")"
+exec 9>"$dir.lock" # two at once take turns
+flock 9
 if [[ -x $dir/usr/bin/qemu-system-x86_64 ]]; then
 	exit 0
 fi

@@ -4,12 +4,13 @@
 #   unit   packages that need no hypervisor
 #   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo, not on the
 #          packages that decide: none of them starts a goroutine, a house rule, and not on whole clusters)
-#   programs  vcctl, with the race detector, and what links libvirt, vcd above all: their tests run servers in real time
-#   real   packages whose tests drive the real libvirt and QEMU, and test/attack, which needs no libvirt but promises times;
-#          one package at a time
-#   fuzz   every fuzz target for EVENKEEL_FUZZTIME executions (default 20000x)
-# "real" waits more than it computes. With memory enough for both, lint, race and fuzz run beside it and "programs", in the order
-# given, at a lower priority: what they print appears as each ends.
+#   programs  vcctl, with the race detector, and beside it what links libvirt, vcd above all, and test/attack: their tests run
+#          servers in real time
+#   real   packages whose tests drive the real libvirt and QEMU, that of this machine and that of Debian's backports, in two
+#          lanes, one package of a lane at a time; first the five minutes of chaos beside what measures no CPU, then the rest
+#   fuzz   every fuzz target for EVENKEEL_FUZZTIME executions (default 20000x, fewer where one is slow: executions below)
+# Tests of "real" wait more than they compute. With memory enough, its lanes run side by side, and lint, race and fuzz beside
+# it and "programs", in the order given, at a lower priority. What runs beside others prints when it ends.
 # EVENKEEL_PATIENCE, a number of at least 1, multiplies the limits of what tests wait for, on a machine too slow for them.
 # A stage that fails does not keep the later ones from running; the status is 1 if any failed. At the end: each stage with its time and how
 # many tests ran, failed and were skipped, and the ten slowest tests.
@@ -29,12 +30,17 @@ timeout=$(awk -v f="$EVENKEEL_PATIENCE" 'BEGIN { if (f !~ /^[0-9]+(\.[0-9]+)?$/ 
 all=$(go list -tags "$tags" ./...)
 
 # A package is "real" if its tests use the lab, through whatever packages, or look at EVENKEEL_REAL, or if it is the lab.
-# test/attack checks how soon servers answer, so that it must not run at a lower priority.
 real_paths=$({
 	go list -test -tags "$tags" -f '{{.ImportPath}} {{join .Deps " "}} ' ./... |
-		grep -E '^[^ ]+\.test .* evenkeel/test/lab |^evenkeel/test/attack\.test ' | cut -d ' ' -f 1 | sed 's/\.test$//'
+		grep -E '^[^ ]+\.test .* evenkeel/test/lab ' | cut -d ' ' -f 1 | sed 's/\.test$//'
 	{ grep -rl --include='*_test.go' EVENKEEL_REAL . || true; } | xargs -r -n 1 dirname | xargs -r go list -tags "$tags"
 } | sort -u)
+
+# Their labs take the CPU before anything else (lab.Precede): not beside chaos, whose servers would lose their leases.
+measure=$'evenkeel/hypervisor/libvirt\nevenkeel/test/rightsizing'
+
+# It checks how soon servers answer, so that it must not run at a lower priority, nor beside labs.
+attack=evenkeel/test/attack
 
 # Packages that link the libvirt binding, themselves or in their tests.
 cgo=$(go list -tags "$tags" -f '{{.ImportPath}} {{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}} ' ./... |
@@ -52,6 +58,11 @@ pure=$(go list ./allocator/... ./migration/... ./forecast/... ./sim/... "${decid
 # Whole clusters without libvirt. test/simulation would take many times as long with the race detector, and test/readme starts
 # programs, which are built without it.
 whole=$'evenkeel/test/simulation\nevenkeel/test/readme'
+
+# internal/lint starts no goroutine, which it checks itself. TestPaperFlexGolden replays for long on one goroutine, without
+# the detector; TestRunGolden replays its policies under the detector.
+plain=evenkeel/internal/lint
+plain_tests='^TestPaperFlexGolden$'
 
 # without LIST: standard input less the lines of LIST.
 without() { grep -vxF -f <(printf '%s\n' "$1" | grep . || echo -) || true; }
@@ -94,16 +105,25 @@ go_test() {
 		echo "(no packages)"
 		return 0
 	fi
-	"$logs/gotestsum" --format standard-quiet --hide-summary skipped --jsonfile-timing-events "$events" -- -tags "$tags" -timeout "$timeout" "$@" "${packages[@]}"
+	"$logs/gotestsum" --format standard-quiet --hide-summary skipped --jsonfile-timing-events "$events" -- -tags "$tags" -timeout "$timeout" "${vet[@]}" "$@" "${packages[@]}"
 }
 
-# Executions are counted, not seconds: Go's fuzzer may take the end of its own time for a failure of the target
-# (go.dev/issue/75804).
+# executions NAME: how often a fuzz target is called. Executions are counted, not seconds: Go's fuzzer may take the end of its
+# own time for a failure of the target (go.dev/issue/75804). Most targets do thousands a second. Fewer for those that are slow:
+# at each execution the fuzzer reads the counters of all code that is linked, here whole programs, or two servers answer over
+# TLS. They still do several times their corpus of seeds and of inputs kept from earlier runs.
+executions() {
+	case $1 in
+	FuzzListener | FuzzReorder | FuzzAzureRole) echo "${EVENKEEL_FUZZTIME:-6000x}" ;;
+	*) echo "${EVENKEEL_FUZZTIME:-20000x}" ;;
+	esac
+}
+
 fuzz() {
 	local status=0 file name
 	while IFS=: read -r file name; do
 		echo "-- $name in $(dirname "$file")"
-		go test -tags "$tags" -run '^$' -fuzz "^$name\$" -fuzzminimizetime 20x -fuzztime "${EVENKEEL_FUZZTIME:-20000x}" "$(dirname "$file")" || status=1
+		go test -tags "$tags" -run '^$' -fuzz "^$name\$" -fuzzminimizetime 20x -fuzztime "$(executions "$name")" "$(dirname "$file")" || status=1
 	done < <(grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed 's/func //' | sort)
 	return "$status"
 }
@@ -115,32 +135,53 @@ run() {
 		stage lint scripts/lint.sh
 		;;
 	unit)
-		stage "unit tests" go_test < <(without "$real_paths" <<<"$all")
+		stage "unit tests" go_test < <(without "$real_paths"$'\n'"$attack" <<<"$all")
+		stage "attacks on servers" go_test -count 1 <<<"$attack"
 		;;
 	race)
-		stage "unit tests, race detector" go_test -race < <(without "$real_paths"$'\n'"$cgo"$'\n'"$pure"$'\n'"$whole"$'\nevenkeel/cmd/vcctl' <<<"$all")
-		stage "unit tests of what decides" go_test < <(without "$real_paths" <<<"$pure")
+		stage "unit tests, race detector" go_test -race -skip "$plain_tests" \
+			< <(without "$real_paths"$'\n'"$cgo"$'\n'"$pure"$'\n'"$whole"$'\n'"$attack"$'\n'"$plain"$'\nevenkeel/cmd/vcctl' <<<"$all")
+		stage "unit tests of what starts no goroutine" go_test < <(without "$real_paths" <<<"$pure"$'\n'"$plain")
+		stage "long replays" go_test -run "$plain_tests" <<<evenkeel/cmd/vcsim
 		stage "whole clusters without libvirt" go_test <<<"$whole"
 		;;
 	programs)
-		stage "unit tests of vcctl, race detector" go_test -race <<<evenkeel/cmd/vcctl
+		aside servers
+		# Scripts of vcctl wait for servers most of the time; without a number as many run at a time as there are CPUs.
+		stage "unit tests of vcctl, race detector" go_test -race -parallel 8 <<<evenkeel/cmd/vcctl
+		rejoin
+		;;
+	servers)
 		stage "unit tests of what links libvirt" go_test < <(without "$real_paths" <<<"$cgo")
+		stage "attacks on servers" go_test -count 1 <<<"$attack"
 		;;
 	real)
-		export EVENKEEL_REAL=1
-		stage "tests on real libvirt and QEMU" go_test -p 1 -count 1 <<<"$real_paths"
-		# Live migration of emulated guests needs a newer QEMU than Debian 12 has.
-		if scripts/fetch-qemu.sh; then
-			export EVENKEEL_QEMU=$PWD/build/qemu
-			stage "conformance and migration on the QEMU of backports" go_test -p 1 -count 1 -run 'Conformance|Migrate|Moves' \
-				<<<$'evenkeel/hypervisor/libvirt\nevenkeel/test/migrate\nevenkeel/test/cluster'
-			EVENKEEL_CHAOS_SEED=16 stage "chaos: five minutes of faults, and cuts and kills at hand-overs" go_test -p 1 -count 1 -timeout 40m -run 'TestMoves|TestChaos$' \
-				<<<'evenkeel/test/chaos'
-			unset EVENKEEL_QEMU
+		side chaos
+		run hosts
+		rejoin
+		side rightsizing
+		run measured
+		rejoin
+		;;
+	hosts)
+		EVENKEEL_REAL=1 stage "tests on real libvirt and QEMU" go_test -p 1 -count 1 < <(without "$measure" <<<"$real_paths")
+		! newer || EVENKEEL_REAL=1 EVENKEEL_QEMU=$PWD/build/qemu stage "moves on the QEMU of backports" go_test -p 1 -count 1 <<<'evenkeel/test/migrate'
+		;;
+	chaos)
+		if newer; then
+			EVENKEEL_REAL=1 EVENKEEL_QEMU=$PWD/build/qemu EVENKEEL_CHAOS_SEED=16 stage "chaos: five minutes of faults, and cuts and kills at hand-overs" \
+				go_test -p 1 -count 1 -timeout 40m -run 'TestMoves|TestChaos$' <<<'evenkeel/test/chaos'
 		else
-			echo "== NOT RUN: migration on real QEMU (no newer QEMU to be had)"
+			echo "== NOT RUN: chaos, and migration on real QEMU (no newer QEMU to be had)"
 		fi
-		unset EVENKEEL_REAL
+		;;
+	rightsizing)
+		EVENKEEL_REAL=1 stage "rightsizing on real libvirt and QEMU" go_test -p 1 -count 1 < <(grep rightsizing <<<"$measure")
+		;;
+	measured)
+		EVENKEEL_REAL=1 stage "the hypervisor on real libvirt and QEMU" go_test -p 1 -count 1 < <(grep -v rightsizing <<<"$measure")
+		! newer || EVENKEEL_REAL=1 EVENKEEL_QEMU=$PWD/build/qemu stage "conformance and migration on the QEMU of backports" \
+			go_test -p 1 -count 1 -run 'Conformance|Migrate|Moves' <<<$'evenkeel/hypervisor/libvirt\nevenkeel/test/cluster'
 		;;
 	fuzz)
 		stage "fuzzing" fuzz
@@ -165,16 +206,43 @@ lower_priority() {
 	} 2>/dev/null || true
 }
 
+# newer says whether there is a newer QEMU than Debian 12 has: live migration of emulated guests needs one.
+newer() { scripts/fetch-qemu.sh >&2; }
+
+# aside STAGE runs a stage beside what follows, at the same priority; rejoin waits for it.
+aside() {
+	(
+		beside=yes
+		run "$1"
+	) &
+	pids+=($!)
+}
+rejoin() {
+	[[ ${#pids[@]} -gt 0 ]] || return 0
+	wait "${pids[-1]}" || echo "a stage beside others" | tee "$logs/a stage beside others" >>"$logs/failed"
+	unset 'pids[-1]'
+}
+# side is aside where there is memory for a second lab, and otherwise runs the stage first.
+side() { if [[ $labs -gt 1 ]]; then aside "$1"; else run "$1"; fi; }
+pids=()
+
+# lint vets all that is built, tests included.
+vet=()
+if [[ " $* " == *" lint "* ]]; then vet=(-vet=off); fi
+
 beside=
-# A lab's hosts take up to 4 GiB, the race detector's packages as much.
-aside=()
+# The hosts of a lab take up to 4 GiB, the race detector's packages as much.
+memory=$(awk '$1 == "MemAvailable:" {print int($2 / 1048576)}' /proc/meminfo) # GiB
+labs=1
+if [[ $memory -ge 16 ]]; then labs=2; fi
+low=()
 front=()
-for s in "$@"; do if [[ $s == real || $s == programs || $s == unit ]]; then front+=("$s"); else aside+=("$s"); fi; done
-if [[ ${#front[@]} -gt 0 && ${#aside[@]} -gt 0 && $(awk '$1 == "MemAvailable:" {print $2}' /proc/meminfo) -gt $((12 << 20)) ]]; then
+for s in "$@"; do if [[ $s == real || $s == programs || $s == unit ]]; then front+=("$s"); else low+=("$s"); fi; done
+if [[ ${#front[@]} -gt 0 && ${#low[@]} -gt 0 && $memory -ge 12 ]]; then
 	(
 		lower_priority
 		beside=yes
-		for s in "${aside[@]}"; do run "$s"; done
+		for s in "${low[@]}"; do run "$s"; done
 	) &
 	pid=$!
 	for s in "${front[@]}"; do run "$s"; done

@@ -58,8 +58,9 @@ func checkCalls(r *Repo) (findings []Finding) {
 	return sorted(findings)
 }
 
-// single are the packages that start no goroutines: what decides. Their tests run without the race detector: see scripts/test.sh.
-var single = pure
+// single are the packages that start no goroutines: what decides, and this one. Their tests run without the race detector: see
+// scripts/test.sh.
+var single = slices.Concat(pure, []string{"internal/lint"})
 
 // checkGoroutines: who wants two answers at once of a package that decides calls it twice at once.
 func checkGoroutines(r *Repo) (findings []Finding) {
