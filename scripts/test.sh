@@ -148,7 +148,7 @@ run() {
 	programs)
 		aside servers
 		# Scripts of vcctl wait for servers most of the time; without a number as many run at a time as there are CPUs.
-		stage "unit tests of vcctl, race detector" go_test -race -parallel 8 <<<evenkeel/cmd/vcctl
+		stage "unit tests of vcctl, race detector" go_test -race -parallel 4 <<<evenkeel/cmd/vcctl
 		rejoin
 		;;
 	servers)
