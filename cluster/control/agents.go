@@ -165,7 +165,7 @@ func (c *Control) Report(ctx context.Context, r agent.Report) error {
 	if n.incoming {
 		t.relisted.Add(1)
 	}
-	if n.reach || n.incoming || n.shrunk && t.moves.running() { // a move may wait for it
+	if n.reach || n.incoming || n.shrunk && t.moves.Running() { // a move may wait for it
 		c.wakeLoop()
 	}
 	return nil

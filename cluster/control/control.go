@@ -189,7 +189,7 @@ func (c *Control) View(ctx context.Context, stale bool) (*View, error) {
 	}
 	v.fill = sync.OnceFunc(func() { t.fill(v) })
 	v.Late = sync.OnceValue(c.Late)
-	v.blockers, v.recommendations, v.period = t.drains.blockers, sync.OnceValue(t.rightsizing.Recommendations), c.o.Period
+	v.blockers, v.recommendations, v.period = t.drains.Blockers, sync.OnceValue(t.rightsizing.Recommendations), c.o.Period
 	v.withMargin = func(env placement.Env) placement.Env { return t.withMargin(v.Snapshot, env) }
 	return v, nil
 }

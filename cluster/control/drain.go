@@ -140,7 +140,7 @@ func (c *Control) tryDrain(ctx context.Context, host string, q DrainRequest, pri
 	if err := c.propose(ctx, state.KindDrain, body); err != nil {
 		return DrainResult{}, errors.Is(err, state.ErrConflict), fmt.Errorf("%s: %w", what, err)
 	}
-	t.drains.found(host, a.Blockers)
+	t.drains.Found(host, a.Blockers)
 	after := c.o.State.Snapshot()
 	r.Operation, _ = after.Operation(body.Operation.ID)
 	if p, ok := after.MovePlan(body.Drain.Plan); ok {
@@ -218,7 +218,7 @@ func (c *Control) Undrain(ctx context.Context, host string, call Call) error {
 		}
 		err = c.propose(ctx, state.KindDrain, body)
 		if err == nil {
-			c.current.Load().drains.found(host, nil)
+			c.current.Load().drains.Found(host, nil)
 			return nil
 		}
 		if !errors.Is(err, state.ErrConflict) || n >= tries {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/scheduler/admission"
+	"evenkeel/cluster/scheduler/moves"
 	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/state"
 )
@@ -19,7 +20,7 @@ import (
 func (c *Control) Run(ctx context.Context) {
 	t := c.current.Load()
 	var beside sync.WaitGroup
-	beside.Go(func() { t.drains.run(ctx) })
+	beside.Go(func() { t.drains.Run(ctx) })
 	beside.Go(func() { t.rightsizing.Run(ctx) })
 	beside.Go(func() { c.keepTokenUses(ctx) })
 	beside.Go(func() { c.watchWaits(ctx) })
@@ -56,9 +57,9 @@ func (c *Control) Run(ctx context.Context) {
 
 // due returns when the loop must evaluate again though nothing changed; nil: never.
 func (t *term) due(now time.Time) <-chan time.Time {
-	at := t.rebalance.due(now)
-	if t.moves.running() {
-		if soon := now.Add(moveInterval); at.IsZero() || at.After(soon) {
+	at := t.rebalance.Due(now)
+	if t.moves.Running() {
+		if soon := now.Add(moves.Interval); at.IsZero() || at.After(soon) {
 			at = soon
 		}
 	}
@@ -81,7 +82,7 @@ type planInputs struct {
 
 func (t *term) inputsOf(s *state.Snapshot, env placement.Env) planInputs {
 	m, _ := s.Meta()
-	return planInputs{s.PlacementIndex(), m.SettingsIndex, namesOf(env.Unavailable), strings.Join(env.Awaited, " "), t.moves.running(), t.evaluations.Load(), t.relisted.Load()}
+	return planInputs{s.PlacementIndex(), m.SettingsIndex, namesOf(env.Unavailable), strings.Join(env.Awaited, " "), t.moves.Running(), t.evaluations.Load(), t.relisted.Load()}
 }
 
 // stage proposes one plan, if there is one to propose. idle are the inputs for which there last was none: most changes of the
@@ -97,16 +98,16 @@ func (t *term) stage(ctx context.Context, idle *planInputs) (bool, error) {
 	defer planned()
 	s := t.c.o.State.Snapshot()
 	env := t.env()
-	t.moves.observe(s, env)
-	if acted, err := t.rebalance.weigh(ctx, s, env); acted || err != nil {
+	t.moves.Observe(s, env)
+	if acted, err := t.rebalance.Weigh(ctx, s, env); acted || err != nil {
 		return acted, err
 	}
-	if acted, err := t.moves.step(ctx, s, env); acted || err != nil {
+	if acted, err := t.moves.Step(ctx, s, env); acted || err != nil {
 		return acted, err
 	}
 	at := t.inputsOf(s, env)
 	if at == *idle {
-		return t.rebalance.balance(ctx, s)
+		return t.rebalance.Balance(ctx, s)
 	}
 	if m, _ := s.Meta(); m.RecoveryFreeze.On() {
 		*idle = planInputs{}
@@ -114,7 +115,7 @@ func (t *term) stage(ctx context.Context, idle *planInputs) (bool, error) {
 	}
 	if t.c.capacity.Steady(s) {
 		*idle = at
-		return t.rebalance.balance(ctx, s)
+		return t.rebalance.Balance(ctx, s)
 	}
 	if err := t.c.inflight.drained(ctx); err != nil {
 		return false, err
@@ -133,10 +134,10 @@ func (t *term) stage(ctx context.Context, idle *planInputs) (bool, error) {
 	}
 	if plan == nil {
 		*idle = at
-		if acted, err := t.rebalance.makeRoom(ctx, s); acted || err != nil {
+		if acted, err := t.rebalance.MakeRoom(ctx, s); acted || err != nil {
 			return acted, err
 		}
-		return t.rebalance.balance(ctx, s)
+		return t.rebalance.Balance(ctx, s)
 	}
 	t.c.log.Info("plan", "verb", plan.Verb, "hosts", len(plan.AffectedHosts), "allocations", len(plan.Allocations), "text", plan.Text)
 	err = t.propose(ctx, state.KindPlan, plan)

@@ -7,8 +7,11 @@ import (
 	"sync/atomic"
 
 	"evenkeel/cluster/scheduler/admission"
+	"evenkeel/cluster/scheduler/drain"
 	"evenkeel/cluster/scheduler/failover"
+	"evenkeel/cluster/scheduler/moves"
 	"evenkeel/cluster/scheduler/placement"
+	"evenkeel/cluster/scheduler/rebalance"
 	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
 )
@@ -30,9 +33,9 @@ type term struct {
 	admissionMargin *admissionMargin
 	failover        *failover.Runner
 	rightsizing     *rightsizing.Runner
-	moves           *moveRunner
-	rebalance       *rebalanceRunner
-	drains          *drainRunner
+	moves           *moves.Runner
+	rebalance       *rebalance.Runner
+	drains          *drain.Runner
 	queue           admission.QueueCache // under planning
 
 	evaluations atomic.Uint64 // of needs after which VMs may be started again
@@ -50,10 +53,10 @@ func (c *Control) newTerm(number uint64) *term {
 	t.failover = failover.New(o)
 	t.rightsizing = rightsizing.New(rightsizing.Options{Period: c.o.Period, Now: c.o.Now, Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Propose: t.propose,
 		Unavailable: t.failover.Unavailable, Measured: t.reports.measured, Evaluated: t.evaluated})
-	t.rebalance = newRebalanceRunner(rebalanceOptions{Log: c.log, Now: c.o.Now, NewID: c.ids.next, Propose: t.propose, Env: t.env, Observation: t.reports.fleet,
-		Silent: func(s *state.Snapshot) string { return someNames(t.failover.Unreported(s)) }})
-	t.moves = newMoveRunner(moveOptions{Log: c.log, Propose: t.propose, Routes: t.reports.routes, Synced: t.reports.synced, Replan: t.rebalance.replan})
-	t.drains = newDrainRunner(drainOptions{Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Turn: c.turn, Drained: c.inflight.drained, Propose: t.propose,
+	t.rebalance = rebalance.NewRunner(rebalance.RunnerOptions{Log: c.log, Now: c.o.Now, NewID: c.ids.next, Propose: t.propose, Env: t.env, Observation: t.reports.fleet,
+		Silent: func(s *state.Snapshot) string { return someNames(t.failover.Unreported(s)) }, Queue: admission.Queue})
+	t.moves = moves.NewRunner(moves.RunnerOptions{Log: c.log, Propose: t.propose, Routes: t.reports.routes, Synced: t.reports.synced, Replan: t.rebalance.Replan})
+	t.drains = drain.NewRunner(drain.RunnerOptions{Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Turn: c.turn, Drained: c.inflight.drained, Propose: t.propose,
 		Env: t.env, Inventory: t.reports.inventory, Fleet: t.drainFleet})
 	return t
 }

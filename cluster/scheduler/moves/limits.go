@@ -5,6 +5,9 @@ import "time"
 // ReportWait is how long a plan, and what follows from it, waits for the last reports of its moves.
 const ReportWait = 5 * time.Second
 
+// Interval is how often running plans of moves are evaluated though nothing changes: deadlines may pass.
+const Interval = time.Second
+
 // Delays and limits of the execution of plans.
 const (
 	maxReplans  = 3               // times that what is left of a move plan is planned again

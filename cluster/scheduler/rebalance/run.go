@@ -1,4 +1,4 @@
-package control
+package rebalance
 
 import (
 	"context"
@@ -8,22 +8,13 @@ import (
 	"slices"
 	"time"
 
-	"evenkeel/cluster/scheduler/admission"
 	"evenkeel/cluster/scheduler/moves"
 	"evenkeel/cluster/scheduler/placement"
-	"evenkeel/cluster/scheduler/rebalance"
 	"evenkeel/cluster/state"
 )
 
-// Delays and limits of re-balancing.
-const (
-	rebalanceInterval = time.Second // between two evaluations of whether moves would help
-	maxRoomTries      = 4           // VCs of the queue for which room is looked for at a time
-	maxRoomPlans      = 2           // plans that one VC is given within a cool-down
-)
-
-// rebalanceOptions are what the leader gives a rebalanceRunner.
-type rebalanceOptions struct {
+// RunnerOptions are what the leader gives a Runner.
+type RunnerOptions struct {
 	Log   *slog.Logger
 	Now   func() time.Time
 	NewID func() string
@@ -34,26 +25,29 @@ type rebalanceOptions struct {
 	Observation func(*state.Snapshot) moves.Observation
 	// Silent names the hosts that owe this leader a report, as a text; "": there are none.
 	Silent func(*state.Snapshot) string
+	// Queue returns the VCs that wait, in the order in which they are tried.
+	Queue func(*state.Snapshot) []state.VC
 }
 
-// rebalanceRunner plans moves that raise the minimum yield or make room for VCs that wait, in one term of a leader. The next
+// Runner plans moves that raise the minimum yield or make room for VCs that wait, in one term of a leader. The next
 // term has its own. One goroutine uses it: the control loop's.
-type rebalanceRunner struct {
-	o           rebalanceOptions
-	seen        rebalance.Trigger
+type Runner struct {
+	o           RunnerOptions
+	seen        Trigger
 	evaluatedAt time.Time         // whether moves would help
 	wake        time.Time         // when that is due again though nothing changes; zero: never
 	weighed     map[string]uint64 // plans that were found to help still, and the last change of needs at that time
 	tried       map[string]uint64 // VCs that room was looked for, and the placement index at that time
 }
 
-func newRebalanceRunner(o rebalanceOptions) *rebalanceRunner {
-	return &rebalanceRunner{o: o, weighed: map[string]uint64{}, tried: map[string]uint64{}}
+// NewRunner begins a term.
+func NewRunner(o RunnerOptions) *Runner {
+	return &Runner{o: o, weighed: map[string]uint64{}, tried: map[string]uint64{}}
 }
 
-// due returns when balance is due again though nothing changes; zero: never. A time that has come is returned once: that
+// Due returns when Balance is due again though nothing changes; zero: never. A time that has come is returned once: that
 // evaluation says when the next is due.
-func (r *rebalanceRunner) due(now time.Time) time.Time {
+func (r *Runner) Due(now time.Time) time.Time {
 	at := r.wake
 	if !at.After(now) {
 		r.wake = time.Time{}
@@ -61,9 +55,9 @@ func (r *rebalanceRunner) due(now time.Time) time.Time {
 	return at
 }
 
-// weigh evaluates running re-balances again where needs have changed since: one whose remaining moves do not help any more is
+// Weigh evaluates running re-balances again where needs have changed since: one whose remaining moves do not help any more is
 // planned again.
-func (r *rebalanceRunner) weigh(ctx context.Context, s *state.Snapshot, env placement.Env) (bool, error) {
+func (r *Runner) Weigh(ctx context.Context, s *state.Snapshot, env placement.Env) (bool, error) {
 	if len(s.RunningMovePlans()) == 0 {
 		clear(r.weighed)
 		return false, nil
@@ -84,7 +78,7 @@ func (r *rebalanceRunner) weigh(ctx context.Context, s *state.Snapshot, env plac
 			continue
 		}
 		why := fmt.Sprintf("needs have changed: the moves to come would bring the minimum yield from %.4f to %.4f", without, with)
-		err = r.replan(ctx, s, env, &moves.Replan{Plan: p, Why: why})
+		err = r.Replan(ctx, s, env, &moves.Replan{Plan: p, Why: why})
 		if errors.Is(err, state.ErrConflict) {
 			delete(r.weighed, p.ID)
 			return false, nil
@@ -94,9 +88,9 @@ func (r *rebalanceRunner) weigh(ctx context.Context, s *state.Snapshot, env plac
 	return false, nil
 }
 
-// replan plans again what is left of a plan some moves of which did not happen. Where nothing helps any more the plan has
+// Replan plans again what is left of a plan some moves of which did not happen. Where nothing helps any more the plan has
 // failed. While hosts are silent that could take VMs, it ends as stopped instead.
-func (r *rebalanceRunner) replan(ctx context.Context, s *state.Snapshot, env placement.Env, a *moves.Replan) error {
+func (r *Runner) Replan(ctx context.Context, s *state.Snapshot, env placement.Env, a *moves.Replan) error {
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()
 	o := moves.Options{Supersedes: []string{a.Plan.ID}, Pinned: a.Pinned, CopyStorage: set.CopyStorage}
@@ -105,10 +99,10 @@ func (r *rebalanceRunner) replan(ctx context.Context, s *state.Snapshot, env pla
 	var err error
 	switch a.Plan.Kind {
 	case state.MovesRebalance:
-		instead, err = rebalance.Plan(moves.NewFleet(s, env, r.o.Observation(s), o), left, set.MinGain, false)
+		instead, err = Plan(moves.NewFleet(s, env, r.o.Observation(s), o), left, set.MinGain, false)
 	case state.MovesRoom:
 		if vc, ok := s.VC(a.Plan.VC); ok && vc.Goal == state.GoalRun && !vc.Admitted {
-			instead, _, err = rebalance.PlanRoom(moves.NewFleet(s, env, r.o.Observation(s), o, vc), left)
+			instead, _, err = PlanRoom(moves.NewFleet(s, env, r.o.Observation(s), o, vc), left)
 		} else {
 			instead.Reason = "no VM waits for the room any more"
 		}
@@ -137,9 +131,9 @@ func (r *rebalanceRunner) replan(ctx context.Context, s *state.Snapshot, env pla
 	return r.o.Propose(ctx, state.KindMovePlan, state.MovePlanPut{Plan: next, Version: a.Plan.ModifyIndex})
 }
 
-// makeRoom plans moves for a VC that waits in the queue and would fit after them, within the cluster's budget. Admission then
+// MakeRoom plans moves for a VC that waits in the queue and would fit after them, within the cluster's budget. Admission then
 // starts it as any other.
-func (r *rebalanceRunner) makeRoom(ctx context.Context, s *state.Snapshot) (bool, error) {
+func (r *Runner) MakeRoom(ctx context.Context, s *state.Snapshot) (bool, error) {
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()
 	if set.Mode != state.MovesAuto || len(s.RunningMovePlans()) > 0 {
@@ -150,7 +144,7 @@ func (r *rebalanceRunner) makeRoom(ctx context.Context, s *state.Snapshot) (bool
 	if len(env.Awaited) > 0 { // it may fit there without a move
 		return false, nil
 	}
-	for i, vc := range admission.Queue(s) {
+	for i, vc := range r.o.Queue(s) {
 		if i == maxRoomTries {
 			break
 		}
@@ -158,7 +152,7 @@ func (r *rebalanceRunner) makeRoom(ctx context.Context, s *state.Snapshot) (bool
 			continue
 		}
 		r.tried[vc.ID] = at
-		plan, _, err := rebalance.PlanRoom(moves.NewFleet(s, env, r.o.Observation(s), moves.Options{CopyStorage: set.CopyStorage}, vc), set.Budget())
+		plan, _, err := PlanRoom(moves.NewFleet(s, env, r.o.Observation(s), moves.Options{CopyStorage: set.CopyStorage}, vc), set.Budget())
 		if err != nil || len(plan.Steps) == 0 {
 			continue
 		}
@@ -180,7 +174,7 @@ func recentRoomPlans(s *state.Snapshot, vc string, since time.Time) (n int) {
 }
 
 // put records a plan of the loop. It replaces plans that no user applied.
-func (r *rebalanceRunner) put(ctx context.Context, s *state.Snapshot, plan state.MovePlan) (bool, error) {
+func (r *Runner) put(ctx context.Context, s *state.Snapshot, plan state.MovePlan) (bool, error) {
 	put := state.MovePlanPut{Plan: plan}
 	for _, p := range s.MovePlans() {
 		if p.State == state.MovesProposed {
@@ -194,12 +188,12 @@ func (r *rebalanceRunner) put(ctx context.Context, s *state.Snapshot, plan state
 	return err == nil, err
 }
 
-// balance plans moves that raise the minimum yield, if a plan is due.
-func (r *rebalanceRunner) balance(ctx context.Context, s *state.Snapshot) (bool, error) {
+// Balance plans moves that raise the minimum yield, if a plan is due.
+func (r *Runner) Balance(ctx context.Context, s *state.Snapshot) (bool, error) {
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()
 	now := r.o.Now()
-	if next := r.evaluatedAt.Add(rebalanceInterval); now.Before(next) && !now.Before(r.evaluatedAt) { // a look costs, and the state changes often
+	if next := r.evaluatedAt.Add(interval); now.Before(next) && !now.Before(r.evaluatedAt) { // a look costs, and the state changes often
 		r.wake = next
 		return false, nil
 	}
@@ -211,14 +205,14 @@ func (r *rebalanceRunner) balance(ctx context.Context, s *state.Snapshot) (bool,
 	if len(env.Awaited) > 0 { // a host that reports wakes the loop
 		return false, nil
 	}
-	var v rebalance.Verdict
-	r.seen, v = r.seen.Due(rebalance.PaceOf(meta.Settings.Moves), r.observe(s, env, set))
+	var v Verdict
+	r.seen, v = r.seen.Due(PaceOf(meta.Settings.Moves), r.observe(s, env, set))
 	r.wake = v.Next
 	if !v.Evaluate {
 		return false, nil
 	}
 	f := moves.NewFleet(s, env, r.o.Observation(s), moves.Options{MinResidency: set.MinResidency.Duration(), CopyStorage: set.CopyStorage})
-	plan, err := rebalance.Plan(f, set.Budget(), set.MinGain, true)
+	plan, err := Plan(f, set.Budget(), set.MinGain, true)
 	if err != nil {
 		return false, err
 	}
@@ -235,16 +229,16 @@ func (r *rebalanceRunner) balance(ctx context.Context, s *state.Snapshot) (bool,
 }
 
 // observe returns what decides whether moves are looked for. Where every VM has what it needs a quick look says so.
-func (r *rebalanceRunner) observe(s *state.Snapshot, env placement.Env, set state.MoveSettings) rebalance.Observation {
+func (r *Runner) observe(s *state.Snapshot, env placement.Env, set state.MoveSettings) Observation {
 	full := true
 	s.EachVC(func(vc *state.VC) bool {
 		full = vc.Goal != state.GoalRun || !vc.Admitted || state.YieldOf(*vc) >= 1
 		return full
 	})
 	if full {
-		return rebalance.Observation{Now: env.Now, MinYield: 1, Hosts: r.seen.Hosts}
+		return Observation{Now: env.Now, MinYield: 1, Hosts: r.seen.Hosts}
 	}
-	in := rebalance.Observe(s, env)
+	in := Observe(s, env)
 	for _, p := range s.MovePlans() {
 		if p.Kind == state.MovesRebalance && p.State == state.MovesProposed && set.Mode == state.MovesPropose && env.Now.Sub(p.CreatedAt) < set.Period.Duration() && in.Busy == "" {
 			in.Busy = "move plan " + p.ID + " waits to be applied"

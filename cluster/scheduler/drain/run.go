@@ -1,4 +1,4 @@
-package control
+package drain
 
 import (
 	"context"
@@ -10,20 +10,13 @@ import (
 	"sync"
 	"time"
 
-	"evenkeel/cluster/scheduler/drain"
 	"evenkeel/cluster/scheduler/moves"
 	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/state"
 )
 
-// Delays of drains.
-const (
-	drainInterval = time.Second           // between two evaluations though nothing changes: deadlines pass, hosts fall silent
-	drainDebounce = 10 * time.Millisecond // for which the state must be unchanged before it is evaluated
-)
-
-// drainOptions are what the leader gives a drainRunner.
-type drainOptions struct {
+// RunnerOptions are what the leader gives a Runner.
+type RunnerOptions struct {
 	Log      *slog.Logger
 	Snapshot func() *state.Snapshot
 	Leads    func() bool
@@ -35,16 +28,16 @@ type drainOptions struct {
 	Propose func(ctx context.Context, kind state.Kind, body any) error
 	Env     func() placement.Env
 	// Inventory is what a host's hypervisor last listed; unavailable says why nothing may be decided for the host.
-	Inventory func(s *state.Snapshot, h state.Host, unavailable string) drain.HostInventory
+	Inventory func(s *state.Snapshot, h state.Host, unavailable string) HostInventory
 	// Fleet is the cluster as drains are planned on it.
 	Fleet func(s *state.Snapshot, supersedes []string, keep map[string]string) *moves.Fleet
 }
 
-// drainRunner takes the steps of drains, in one term of a leader. The next term has its own.
-type drainRunner struct {
-	o drainOptions
+// Runner takes the steps of drains, in one term of a leader. The next term has its own.
+type Runner struct {
+	o RunnerOptions
 
-	// Of run's goroutine alone, by host.
+	// Of Run's goroutine alone, by host.
 	unavailable map[string]time.Time // since when
 	vain        map[string]time.Time // when moves were last planned in vain
 
@@ -52,12 +45,13 @@ type drainRunner struct {
 	stuck map[string][]moves.Blocker // by host: that were found last
 }
 
-func newDrainRunner(o drainOptions) *drainRunner {
-	return &drainRunner{o: o, unavailable: map[string]time.Time{}, vain: map[string]time.Time{}, stuck: map[string][]moves.Blocker{}}
+// NewRunner begins a term in which no drain is known to be blocked.
+func NewRunner(o RunnerOptions) *Runner {
+	return &Runner{o: o, unavailable: map[string]time.Time{}, vain: map[string]time.Time{}, stuck: map[string][]moves.Blocker{}}
 }
 
-// found notes what keeps a host from being drained.
-func (r *drainRunner) found(host string, blockers []moves.Blocker) {
+// Found notes what keeps a host from being drained.
+func (r *Runner) Found(host string, blockers []moves.Blocker) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(blockers) == 0 {
@@ -67,16 +61,16 @@ func (r *drainRunner) found(host string, blockers []moves.Blocker) {
 	}
 }
 
-// blockers returns what was last found to keep a host from being drained.
-func (r *drainRunner) blockers(host string) []moves.Blocker {
+// Blockers returns what was last found to keep a host from being drained.
+func (r *Runner) Blockers(host string) []moves.Blocker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stuck[host]
 }
 
-// run drains the hosts that have a drain, or reports why they are not empty, until ctx ends. The moves that it plans are
+// Run drains the hosts that have a drain, or reports why they are not empty, until ctx ends. The moves that it plans are
 // carried out as those of any plan.
-func (r *drainRunner) run(ctx context.Context) {
+func (r *Runner) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		changed := r.o.Snapshot().Watch()
 		var tick <-chan time.Time
@@ -86,7 +80,7 @@ func (r *drainRunner) run(ctx context.Context) {
 				r.o.Log.Warn("drains", "error", err)
 			}
 			if some || err != nil {
-				tick = time.After(drainInterval)
+				tick = time.After(interval)
 			}
 		}
 		select {
@@ -98,13 +92,13 @@ func (r *drainRunner) run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(drainDebounce):
+		case <-time.After(debounce):
 		}
 	}
 }
 
-// round takes the next step for every host with a drain. some: there are such hosts that are not empty.
-func (r *drainRunner) round(ctx context.Context) (some bool, err error) {
+// round takes the next step for every host with a  some: there are such hosts that are not empty.
+func (r *Runner) round(ctx context.Context) (some bool, err error) {
 	var hosts []string
 	s := r.o.Snapshot()
 	if m, ok := s.Meta(); !ok || m.RecoveryFreeze.On() {
@@ -129,7 +123,7 @@ func (r *drainRunner) round(ctx context.Context) (some bool, err error) {
 }
 
 // host takes the next step for one host.
-func (r *drainRunner) host(ctx context.Context, name string) error {
+func (r *Runner) host(ctx context.Context, name string) error {
 	done, err := r.o.Turn(ctx)
 	if err != nil {
 		return err
@@ -153,11 +147,11 @@ func (r *drainRunner) host(ctx context.Context, name string) error {
 	if len(env.Awaited) > 0 { // what hosts run and could take is not known yet
 		return nil
 	}
-	if at, vain := r.vain[name]; vain && env.Now.Sub(at) < drainInterval && s.LoadOf(name).VMs > 0 {
+	if at, vain := r.vain[name]; vain && env.Now.Sub(at) < interval && s.LoadOf(name).VMs > 0 {
 		return nil // planning takes long among many VMs, and others wait for their turn
 	}
 	planned := false
-	step, err := drain.Next(s, h, w, env, func(supersedes []string, keep map[string]string) *moves.Fleet {
+	step, err := Next(s, h, w, env, func(supersedes []string, keep map[string]string) *moves.Fleet {
 		planned = true
 		return r.o.Fleet(s, supersedes, keep)
 	})
@@ -179,7 +173,7 @@ func (r *drainRunner) host(ctx context.Context, name string) error {
 		}
 	}
 	if err == nil && step.Blockers != nil {
-		r.found(name, step.Blockers)
+		r.Found(name, step.Blockers)
 	}
 	if errors.Is(err, state.ErrConflict) {
 		return nil // the state moved on, and that wakes us

@@ -1,4 +1,4 @@
-package control
+package moves
 
 import (
 	"context"
@@ -8,30 +8,26 @@ import (
 	"sync/atomic"
 	"time"
 
-	"evenkeel/cluster/scheduler/moves"
 	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/state"
 )
 
-// moveInterval is how often running plans of moves are evaluated though nothing changes: deadlines may pass.
-const moveInterval = time.Second
-
-// moveOptions are what the leader gives a moveRunner.
-type moveOptions struct {
+// RunnerOptions are what the leader gives a Runner.
+type RunnerOptions struct {
 	Log *slog.Logger
 	// Propose takes a command into the log and returns its outcome.
 	Propose func(ctx context.Context, kind state.Kind, body any) error
-	Routes  func() moves.Routes
+	Routes  func() Routes
 	// Synced returns the log indexes up to which the desired state is in force on a host: what takes something from VMs, and all
 	// of it.
 	Synced func(host string) (shrunk, all uint64)
 	// Replan plans again what is left of a plan.
-	Replan func(ctx context.Context, s *state.Snapshot, env placement.Env, a *moves.Replan) error
+	Replan func(ctx context.Context, s *state.Snapshot, env placement.Env, a *Replan) error
 }
 
-// moveRunner carries plans of moves out, in one term of a leader. The next term has its own.
-type moveRunner struct {
-	o  moveOptions
+// Runner carries plans of moves out, in one term of a leader. The next term has its own.
+type Runner struct {
+	o  RunnerOptions
 	on atomic.Bool // a plan is carried out
 
 	// Of the control loop's goroutine alone.
@@ -45,15 +41,16 @@ type refusal struct {
 	why   string
 }
 
-func newMoveRunner(o moveOptions) *moveRunner {
-	return &moveRunner{o: o, refused: map[string]refusal{}, unavailableSince: map[string]time.Time{}}
+// NewRunner begins a term in which no plan is known to run.
+func NewRunner(o RunnerOptions) *Runner {
+	return &Runner{o: o, refused: map[string]refusal{}, unavailableSince: map[string]time.Time{}}
 }
 
-// running says whether a plan is carried out.
-func (r *moveRunner) running() bool { return r.on.Load() }
+// Running says whether a plan is carried out.
+func (r *Runner) Running() bool { return r.on.Load() }
 
-// observe takes in which plans are carried out, and since when hosts are unavailable.
-func (r *moveRunner) observe(s *state.Snapshot, env placement.Env) {
+// Observe takes in which plans are carried out, and since when hosts are unavailable.
+func (r *Runner) Observe(s *state.Snapshot, env placement.Env) {
 	for host := range r.unavailableSince {
 		if env.Unavailable[host] == "" {
 			delete(r.unavailableSince, host)
@@ -70,10 +67,10 @@ func (r *moveRunner) observe(s *state.Snapshot, env placement.Env) {
 	}
 }
 
-// step takes the next steps of running move plans, and of moves that are to end.
-func (r *moveRunner) step(ctx context.Context, s *state.Snapshot, env placement.Env) (bool, error) {
+// Step takes the next steps of running move plans, and of moves that are to end.
+func (r *Runner) Step(ctx context.Context, s *state.Snapshot, env placement.Env) (bool, error) {
 	key := func(plan string, step int) string { return fmt.Sprintf("%s/%d", plan, step) }
-	actions := moves.Next(s, moves.Execution{Env: env, Routes: r.o.Routes(),
+	actions := Next(s, Execution{Env: env, Routes: r.o.Routes(),
 		SyncedUpTo:     func(host string) uint64 { shrunk, _ := r.o.Synced(host); return shrunk },
 		Synced:         func(host string) uint64 { _, all := r.o.Synced(host); return all },
 		UnavailableFor: func(host string) time.Duration { return env.Now.Sub(r.unavailableSince[host]) },
