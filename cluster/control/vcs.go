@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"evenkeel/cluster/scheduler/admission"
 	"evenkeel/cluster/scheduler/placement"
@@ -133,40 +134,14 @@ func rescale(s *state.Snapshot, set state.Settings, vc state.VC, by Scale) (stat
 	if by.Count == nil && by.CPU == nil && by.Memory == nil {
 		return vc, &Invalid{Fields: []FieldError{{Field: "count", Text: "nothing to change: give count, cpu or memory"}}}
 	}
-	groups := append([]state.Group(nil), vc.Groups...)
-	g := &groups[at]
-	old := *g
-	if by.Count != nil {
-		g.Count = *by.Count
-	}
-	if by.CPU != nil {
-		g.CPU = *by.CPU
-	}
-	if by.Memory != nil {
-		g.Memory = *by.Memory
-		g.MemoryMin = min(g.MemoryMin, g.Memory)
-		if old.MemoryMin < old.Memory {
-			g.MemoryMin = old.MemoryMin // a floor that was set on purpose stays
-		}
-	}
-	vc.Groups = groups
+	old := vc.Groups[at]
+	vc.Groups = slices.Clone(vc.Groups)
+	g := &vc.Groups[at]
+	*g = by.of(old)
 	var f faults
-	live := false
-	for _, vm := range s.VMsOf(vc.ID) {
-		if vm.Group != g.Name || !vm.ConsumesResources() || vm.Goal != state.GoalRun {
-			continue
-		}
-		live = true
-		if by.CPU != nil && *by.CPU > float64(vm.VCPUs) {
-			f.add("cpu", *by.CPU, "VM %s runs with %d vCPUs and cannot use more; stop the virtual cluster, scale it and start it again", vm.Name, vm.VCPUs)
-			break
-		}
-		if by.Memory != nil && *by.Memory > vm.BootMemory {
-			f.add("memory", *by.Memory, "VM %s was started with %d MiB and cannot grow beyond; stop the virtual cluster, scale it and start it again", vm.Name, vm.BootMemory>>20)
-			break
-		}
-	}
-	if !live && by.CPU != nil && finite(*by.CPU) {
+	if running := running(s, vc, g.Name); len(running) > 0 {
+		by.checkRunning(&f, running)
+	} else if by.CPU != nil && finite(*by.CPU) {
 		g.VCPUs = max(g.VCPUs, int(math.Ceil(min(*by.CPU, maxCPU))))
 	}
 	checkSize(&f, "", set, *g)
@@ -174,6 +149,44 @@ func rescale(s *state.Snapshot, set state.Settings, vc state.VC, by Scale) (stat
 		f.add("count", g.Count, "the virtual cluster would have %d VMs, more than the %d that one may have", total(vc), set.MaxVMs)
 	}
 	return vc, f.err()
+}
+
+// of returns a group with the change made.
+func (by Scale) of(g state.Group) state.Group {
+	if by.Count != nil {
+		g.Count = *by.Count
+	}
+	if by.CPU != nil {
+		g.CPU = *by.CPU
+	}
+	if by.Memory != nil {
+		if g.MemoryMin == g.Memory { // a minimum that was set on purpose stays
+			g.MemoryMin = min(g.MemoryMin, *by.Memory)
+		}
+		g.Memory = *by.Memory
+	}
+	return g
+}
+
+// running returns the VMs of a group that run and are to go on.
+func running(s *state.Snapshot, vc state.VC, group string) []state.VM {
+	return slices.DeleteFunc(s.VMsOf(vc.ID), func(vm state.VM) bool {
+		return vm.Group != group || !vm.ConsumesResources() || vm.Goal != state.GoalRun
+	})
+}
+
+// checkRunning refuses more than VMs that run can be given.
+func (by Scale) checkRunning(f *faults, vms []state.VM) {
+	for _, vm := range vms {
+		if by.CPU != nil && *by.CPU > float64(vm.VCPUs) {
+			f.add("cpu", *by.CPU, "VM %s runs with %d vCPUs and cannot use more; stop the virtual cluster, scale it and start it again", vm.Name, vm.VCPUs)
+			return
+		}
+		if by.Memory != nil && *by.Memory > vm.BootMemory {
+			f.add("memory", *by.Memory, "VM %s was started with %d MiB and cannot grow beyond; stop the virtual cluster, scale it and start it again", vm.Name, vm.BootMemory>>20)
+			return
+		}
+	}
 }
 
 // Start starts a VC that is stopped, or the VMs of it that failed.

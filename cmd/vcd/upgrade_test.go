@@ -109,7 +109,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	}
 	api := dial(addresses...)
 	var status v1.ClusterStatus
-	settled := func(what string, versions map[string]string) {
+	awaitVersions := func(what string, versions map[string]string) {
 		t.Helper()
 		patience.Eventually(t, patience.Stall, what, func() any { return fmt.Sprintf("%+v, %s", status.Members, status.Advice) }, func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), patience.Within(10*time.Second))
@@ -128,7 +128,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 		})
 	}
 	versions := map[string]string{"h1": "before", "h2": "before", "h3": "before"}
-	settled("three servers of one version", versions)
+	awaitVersions("three servers of one version", versions)
 	if _, err := api.AddImage(t.Context(), v1.ImageSpec{Name: "tiny", Kind: "kernel", File: "/simulated/vmlinuz"}); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestUpgradeUnderLoad(t *testing.T) {
 		h.program = after
 		h.start()
 		versions[h.name] = "after"
-		settled(h.name+" is upgraded", versions)
+		awaitVersions(h.name+" is upgraded", versions)
 		progress("requests are answered after that", 10)
 	}
 	stop()
