@@ -41,7 +41,7 @@ func TestRefusedRequests(t *testing.T) {
 	c := start(t)
 	c.create(t, small("taken", 1))
 	c.create(t, small("split-name", 1))
-	before, err := c.control.View(t.Context(), false)
+	before, err := c.service.View(t.Context(), false)
 	must(t, err)
 	const vcs = "/v1/virtual-clusters"
 	vc := func(group string) string {
@@ -146,7 +146,7 @@ func TestRefusedRequests(t *testing.T) {
 			}
 		})
 	}
-	after, err := c.control.View(t.Context(), false)
+	after, err := c.service.View(t.Context(), false)
 	must(t, err)
 	if len(after.VCs()) != 2 || len(after.Operations()) != len(before.Operations()) || len(after.Images()) != 1 {
 		t.Errorf("something was changed: %d VCs, %d operations", len(after.VCs()), len(after.Operations()))

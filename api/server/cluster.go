@@ -10,7 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"evenkeel/api/v1"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/state"
 )
 
@@ -50,7 +50,7 @@ func (s *Server) registerCluster(api huma.API) {
 	}, func(context.Context, *struct{}) (*textAnswer, error) {
 		if err := s.cluster.Ready(); err != nil {
 			kind := v1.ProblemUnavailable
-			if errors.Is(err, control.ErrNoLeader) {
+			if errors.Is(err, leader.ErrNoLeader) {
 				kind = v1.ProblemNoLeader
 			}
 			p := newProblem(http.StatusServiceUnavailable, kind, fmt.Sprintf("not ready: %v", err))
@@ -70,7 +70,7 @@ func (s *Server) registerCluster(api huma.API) {
 	})
 }
 
-func (s *Server) status(v *control.View) v1.ClusterStatus {
+func (s *Server) status(v *leader.View) v1.ClusterStatus {
 	meta, _ := v.Meta()
 	out := v1.ClusterStatus{
 		ID: meta.ID, Version: s.opts.Version, Leader: v.Leader, Index: v.Index(), Ready: true, CreatedAt: meta.CreatedAt, MinYield: v.MinYield(),

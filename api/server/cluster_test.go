@@ -19,7 +19,7 @@ import (
 	"evenkeel/api/server"
 	"evenkeel/api/v1"
 	"evenkeel/cluster/agent"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/single"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
@@ -33,7 +33,7 @@ import (
 // cluster is a whole one in this process: the log on disk, the control loop,
 // the agents of simulated hosts, and the API over TLS on a port of its own.
 type cluster struct {
-	control *control.Control
+	service *leader.Service
 	network memnet.Network
 	address string
 	caFile  string
@@ -68,8 +68,8 @@ func start(t *testing.T) *cluster {
 			Allowance: func(hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: 4, Memory: 8 << 30} },
 			Overhead:  func(hypervisor.Capacity) int64 { return 0 }}})
 	must(t, err)
-	c.control = whole.Control
-	_, _, err = whole.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/boot/tiny"}, control.Call{})
+	c.service = whole.Service
+	_, _, err = whole.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/boot/tiny"}, leader.Call{})
 	must(t, err)
 
 	hash, err := server.EnsureAdminToken(filepath.Join(dir, "admin.token"))
@@ -82,7 +82,7 @@ func start(t *testing.T) *cluster {
 	certs, err := server.EnsureCertificates(dir, listener.Addr().String())
 	must(t, err)
 	c.caFile, c.address = certs.CAFile, "https://"+listener.Addr().String()
-	api := server.New(c.control, server.Options{Tokens: []server.TokenHash{hash}, Version: "test", Logger: log})
+	api := server.New(c.service, server.Options{Tokens: []server.TokenHash{hash}, Version: "test", Logger: log})
 	serving, end := context.WithCancel(ctx)
 	served := make(chan error, 1)
 	go func() { served <- api.Serve(serving, listener, certs.TLS()) }()
@@ -110,7 +110,7 @@ func must(t *testing.T, err error) {
 func (c *cluster) eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	patience.Eventually(t, patience.Stall, what, func() any {
-		v, err := c.control.View(t.Context(), true)
+		v, err := c.service.View(t.Context(), true)
 		must(t, err)
 		return site.Doing(v)
 	}, f)

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"evenkeel/api/v1"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/waits"
@@ -31,7 +31,7 @@ func (l *conditions) warn(object, name, format string, args ...any) {
 }
 
 // conditions of the cluster, its members, its hosts and the routes between them, the worst first.
-func (s *Server) conditions(v *control.View, status v1.ClusterStatus) []v1.Condition {
+func (s *Server) conditions(v *leader.View, status v1.ClusterStatus) []v1.Condition {
 	out := conditions{}
 	if status.RecoveryFreeze != "" {
 		out.critical("cluster", status.ID, "nothing is started or stopped after the %s until these hosts have said what they run: %s", status.RecoveryFreeze, strings.Join(status.RecoveryFreezeHosts, ", "))
@@ -84,7 +84,7 @@ func (l *conditions) clocks(cluster string, wrong []node.WrongClock) {
 }
 
 // host adds those of a host. unproved is how many of its VMs wait for a proof that it is dead.
-func (l *conditions) host(h control.HostView, unproved int) {
+func (l *conditions) host(h leader.HostView, unproved int) {
 	if unproved > 0 {
 		l.critical("host", h.Name, "%d restartable VMs are not started elsewhere, for nothing proves that the host is dead: vcctl host fence, or vcctl host confirm-dead if you know", unproved)
 	}
@@ -139,7 +139,7 @@ func slowLogText(m v1.Member) string {
 
 // hanging is what is to be done about a host whose libvirt hangs. Nothing proves that a VM whose start hangs does not run, so that the
 // cluster itself starts it nowhere else.
-func hanging(h control.HostView) string {
+func hanging(h leader.HostView) string {
 	more := ""
 	if n := len(h.Hangs) - 1; n > 0 {
 		more = fmt.Sprintf(", and %d more calls wait", n)

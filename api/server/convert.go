@@ -2,7 +2,7 @@ package server
 
 import (
 	"evenkeel/api/v1"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/state"
 )
 
@@ -32,7 +32,7 @@ func count(c state.Count) v1.VMCount {
 		Starting: c.Starting, Running: c.Running, Stopping: c.Stopping, Stopped: c.Stopped, Failed: c.Failed}
 }
 
-func virtualCluster(v control.VCView) v1.VirtualCluster {
+func virtualCluster(v leader.VCView) v1.VirtualCluster {
 	out := v1.VirtualCluster{
 		ID: v.ID, Name: v.Name, State: string(v.State), Reason: v.Reason, MinYield: v.MinYield, Yield: v.Yield,
 		OnFull: string(v.OnFull), OnHostLoss: v.OnHostLoss, Needs: v.Estimates, Aggressiveness: v.Aggressiveness, Priority: v.Priority,
@@ -63,7 +63,7 @@ func virtualCluster(v control.VCView) v1.VirtualCluster {
 }
 
 // vmOf a view, with the migration that moves it.
-func vmOf(all *control.View, v control.VMView) v1.VM {
+func vmOf(all *leader.View, v leader.VMView) v1.VM {
 	out := v1.VM{
 		ID: v.ID, Name: v.Name, Domain: v.Domain(), VirtualCluster: v.VCName, Group: v.Group, Task: v.Task, Host: v.Host, MovingTo: v.MovingTo,
 		State: v.State, Reason: v.Reason, Need: v.Need, Allocation: v.Allocation, Yield: v.Yield, Cap: v.Cap, Used: v.Used,
@@ -85,7 +85,7 @@ func reportedOrNil(v float64) *float64 {
 	return &v
 }
 
-func host(v control.HostView) v1.Host {
+func host(v leader.HostView) v1.Host {
 	out := v1.Host{
 		Name: v.Name, State: v.State, Lease: v.Lease, Heard: v.Heard.Seconds(), Watchdog: float64(v.Fencing.Watchdog) / 1000, Capacity: resources(v.Capacity), Allowance: resources(v.Allowance),
 		Allocated: resources(v.Allocated), Used: resources(v.Used), Foreign: resources(v.Foreign), ForeignVMs: v.ForeignVMs,
@@ -106,7 +106,7 @@ func host(v control.HostView) v1.Host {
 	return out
 }
 
-func operation(v *control.View, op state.Operation) v1.Operation {
+func operation(v *leader.View, op state.Operation) v1.Operation {
 	p := v.Progress(op)
 	return v1.Operation{ID: op.ID, Kind: op.Kind, VirtualCluster: operand(op), Plan: op.MovePlan, Host: op.Host, State: string(p.State),
 		Done: p.Done, Total: p.Total, Text: p.Text, At: op.At, Index: op.Index}

@@ -8,7 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"evenkeel/api/v1"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/state"
 )
 
@@ -66,7 +66,7 @@ func (s *Server) registerDrains(api huma.API) {
 			ReadParams
 			WaitParam
 		}) (*answerOf[v1.Drain], error) {
-			return poll(ctx, s, in.ReadParams, in.WaitParam, func(v *control.View) (*answerOf[v1.Drain], uint64, bool, error) {
+			return poll(ctx, s, in.ReadParams, in.WaitParam, func(v *leader.View) (*answerOf[v1.Drain], uint64, bool, error) {
 				h, ok := v.Host(in.Name)
 				if !ok {
 					return nil, 0, true, notFound("there is no host %q", in.Name)
@@ -99,17 +99,17 @@ func (s *Server) registerDrains(api huma.API) {
 				return nil, s.fail(ctx, err)
 			}
 			return &answerOf[v1.DrainBatches]{Body: v1.DrainBatches{
-				Items: each(batches, func(t control.DrainBatch) v1.DrainBatch {
+				Items: each(batches, func(t leader.DrainBatch) v1.DrainBatch {
 					return v1.DrainBatch{Hosts: t.Hosts, Bytes: v1.Size(t.Bytes), MinYield: t.MinYield}
 				}),
-				Blocked: each(stuck, func(u control.Undrainable) v1.BlockedHost {
+				Blocked: each(stuck, func(u leader.Undrainable) v1.BlockedHost {
 					return v1.BlockedHost{Host: u.Host, Why: u.Why, Blockers: blockers(u.Blockers)}
 				})}}, nil
 		})
 }
 
 // drainOf a host with each of its VMs.
-func drainOf(v *control.View, h state.Host) v1.Drain {
+func drainOf(v *leader.View, h state.Host) v1.Drain {
 	d := v.DrainView(h)
 	out := drain(h.Name, h.Drain)
 	out.BytesMoved = v1.Size(d.BytesMoved)
@@ -133,7 +133,7 @@ func (s *Server) drainHost(ctx context.Context, host string, q v1.DrainRequest, 
 	}
 	bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	r, err := s.cluster.Drain(bounded, host, control.DrainRequest{Deadline: deadline, MaxBytes: (*int64)(q.MaxBytes), OnBlocked: q.OnBlocked, OtherHosts: q.OtherHosts, By: asker(ctx), Reason: q.Reason}, call)
+	r, err := s.cluster.Drain(bounded, host, leader.DrainRequest{Deadline: deadline, MaxBytes: (*int64)(q.MaxBytes), OnBlocked: q.OnBlocked, OtherHosts: q.OtherHosts, By: asker(ctx), Reason: q.Reason}, call)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
@@ -156,8 +156,8 @@ func (s *Server) drainHost(ctx context.Context, host string, q v1.DrainRequest, 
 	return out, nil
 }
 
-func blockers(in []control.Blocker) []v1.Blocker {
-	return each(in, func(b control.Blocker) v1.Blocker {
+func blockers(in []leader.Blocker) []v1.Blocker {
+	return each(in, func(b leader.Blocker) v1.Blocker {
 		return v1.Blocker{VM: b.VM, VirtualCluster: b.VC, Why: b.Why, Advice: append([]string{}, b.Advice...)}
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"evenkeel/api/v1"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/state"
 )
 
@@ -78,7 +78,7 @@ func (s *Server) getHost(ctx context.Context, name, consistency string) (*answer
 }
 
 // hostOf a row, with its drain if it has one.
-func hostOf(v *control.View, row state.Host) v1.Host {
+func hostOf(v *leader.View, row state.Host) v1.Host {
 	out := host(v.HostView(row))
 	if row.Drain.State != "" {
 		d := drainOf(v, row)

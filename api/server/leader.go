@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"evenkeel/api/v1"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/member"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/state"
@@ -37,12 +37,12 @@ type Members interface {
 	SaveSnapshot(ctx context.Context, w io.Writer) error
 	RestoreSnapshot(ctx context.Context, r io.Reader, foreign bool, waitFor ...string) (node.Saved, error)
 	LastBackup() (time.Time, error)
-	// Metrics of this server itself; those of hosts and VMs that only the leader knows are those of control.Control.
+	// Metrics of this server itself; those of hosts and VMs that only the leader knows are those of leader.Service.
 	Metrics() (member.Metrics, error)
-	Fenced() map[string]control.FenceCount
-	HostStats(v *control.View) map[string]control.HostStats
-	Duplicates(v *control.View) []string
-	// ConfirmDead, FenceHost and SetFencing are those of control.Control.
+	Fenced() map[string]leader.FenceCount
+	HostStats(v *leader.View) map[string]leader.HostStats
+	Duplicates(v *leader.View) []string
+	// ConfirmDead, FenceHost and SetFencing are those of leader.Service.
 	ConfirmDead(ctx context.Context, host, by, reason string, dryRun bool) error
 	FenceHost(ctx context.Context, host string, test bool) (string, error)
 	SetFencing(ctx context.Context, enable bool, reason string) error

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/state"
 )
 
@@ -97,7 +97,7 @@ func stampOf(t time.Time) float64 {
 }
 
 // cluster as the state has it, and as the leader sees it.
-func (c memberCollector) cluster(v *control.View, leads bool, gauge func(*prometheus.Desc, float64, ...string)) {
+func (c memberCollector) cluster(v *leader.View, leads bool, gauge func(*prometheus.Desc, float64, ...string)) {
 	meta, _ := v.Meta()
 	gauge(descArmed, truth(!meta.FencingDisabled))
 	gauge(descRecoveryFreeze, float64(len(meta.RecoveryFreeze.Pending)))

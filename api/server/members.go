@@ -12,7 +12,7 @@ import (
 
 	"evenkeel/api/v1"
 	"evenkeel/cluster/audit"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
@@ -102,15 +102,15 @@ func (s *Server) makeJoinToken(ctx context.Context, in *struct{ JSONBody }) (*an
 	}
 	switch {
 	case !q.Server && !q.Agent:
-		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "agent", Text: "give the member a role: server, agent or both"}}})
+		return nil, s.fail(ctx, &leader.Invalid{Fields: []leader.FieldError{{Field: "agent", Text: "give the member a role: server, agent or both"}}})
 	case q.NoVote && !q.Server:
-		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "noVote", Text: "is for servers: an agent has no vote anyway"}}})
+		return nil, s.fail(ctx, &leader.Invalid{Fields: []leader.FieldError{{Field: "noVote", Text: "is for servers: an agent has no vote anyway"}}})
 	case q.For != "" && !pki.ValidName(q.For):
-		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "for", Text: "must be the name of a member, a DNS label in lower case", Value: q.For}}})
+		return nil, s.fail(ctx, &leader.Invalid{Fields: []leader.FieldError{{Field: "for", Text: "must be the name of a member, a DNS label in lower case", Value: q.For}}})
 	case !(seconds >= 60 && seconds <= 7*24*3600):
-		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "seconds", Text: "must be from 60 to 604800", Value: seconds}}})
+		return nil, s.fail(ctx, &leader.Invalid{Fields: []leader.FieldError{{Field: "seconds", Text: "must be from 60 to 604800", Value: seconds}}})
 	case len(q.Comment) > 200:
-		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "comment", Text: "must be at most 200 characters"}}})
+		return nil, s.fail(ctx, &leader.Invalid{Fields: []leader.FieldError{{Field: "comment", Text: "must be at most 200 characters"}}})
 	}
 	text, row, err := s.opts.Members.NewToken(ctx, time.Duration(seconds*float64(time.Second)),
 		state.JoinToken{Server: q.Server, Agent: q.Agent, NoVote: q.NoVote, For: q.For, Comment: q.Comment})
@@ -128,7 +128,7 @@ func joinToken(t state.JoinToken) v1.JoinToken {
 }
 
 // members of the cluster: rows of the state with what Raft, gossip and leases say of them.
-func (s *Server) members(v *control.View) ([]v1.Member, string) {
+func (s *Server) members(v *leader.View) ([]v1.Member, string) {
 	nodes, advice := s.opts.Members.Nodes()
 	of := map[string]node.Server{}
 	for _, n := range nodes {
@@ -171,7 +171,7 @@ func memberOf(row state.Member, peer *node.Peer) v1.Member {
 }
 
 // hostStats of a cluster of many members.
-func (o Options) hostStats(v *control.View) map[string]control.HostStats {
+func (o Options) hostStats(v *leader.View) map[string]leader.HostStats {
 	if o.Members == nil {
 		return nil
 	}

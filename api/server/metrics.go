@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/state"
 )
 
@@ -57,11 +57,11 @@ func (m *metrics) request(method, pattern string, status int, took time.Duration
 	m.requests.WithLabelValues(method, route, strconv.Itoa(status)).Observe(took.Seconds())
 }
 
-func (m *metrics) admission(verb string, r control.Result, err error) {
+func (m *metrics) admission(verb string, r leader.Result, err error) {
 	if verb == "stop" || verb == "delete" || r.DryRun || r.Replayed {
 		return
 	}
-	var refused *control.Refused
+	var refused *leader.Refused
 	switch {
 	case errors.As(err, &refused):
 		m.admissions.WithLabelValues(verb, "refused").Inc()
@@ -150,7 +150,7 @@ func (g gauges) set(d *prometheus.Desc, v float64, labels ...string) {
 	g.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 }
 
-func (g gauges) virtualClusters(v *control.View) {
+func (g gauges) virtualClusters(v *leader.View) {
 	states := map[state.VCState]int{state.VCQueued: 0, state.VCStarting: 0, state.VCRunning: 0, state.VCStopping: 0, state.VCStopped: 0,
 		state.VCDegraded: 0, state.VCFailed: 0, state.VCDeleting: 0}
 	for _, row := range v.VCs() {
@@ -167,7 +167,7 @@ func (g gauges) virtualClusters(v *control.View) {
 }
 
 // host sends what the state knows of a host; live adds what its VMs use.
-func (g gauges) host(h control.HostView, live bool) {
+func (g gauges) host(h leader.HostView, live bool) {
 	g.set(descCordoned, truth(h.Cordoned), h.Name)
 	for _, of := range []struct {
 		name string
@@ -182,7 +182,7 @@ func (g gauges) host(h control.HostView, live bool) {
 }
 
 // hostReport sends what a host last reported of itself.
-func (g gauges) hostReport(h control.HostView) {
+func (g gauges) hostReport(h leader.HostView) {
 	g.set(descUp, truth(h.State != "unreachable" && h.State != "unknown" && h.State != "lost"), h.Name)
 	if w := h.Availability; w != nil && w.Ignored == "" {
 		g.set(descCPU, w.Available.CPU, h.Name, "available")
@@ -198,7 +198,7 @@ func (g gauges) hostReport(h control.HostView) {
 }
 
 // vm sends what a VM uses. There are no more series than VMs that were sampled.
-func (g gauges) vm(m control.VMView) {
+func (g gauges) vm(m leader.VMView) {
 	if m.SampledAt.IsZero() {
 		return
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/state"
 )
 
@@ -83,7 +83,7 @@ func (m *moveMeter) stood(d time.Duration) {
 }
 
 // moveStats of the cluster: its migrations, plans and drains.
-func (c clusterCollector) moveStats(ch chan<- prometheus.Metric, v *control.View) {
+func (c clusterCollector) moveStats(ch chan<- prometheus.Metric, v *leader.View) {
 	m := c.s.metrics.moves
 	if c.s.cluster.Ready() == nil {
 		m.observe(v.Migrations())

@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"evenkeel/api/v1"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/state"
 )
 
@@ -41,7 +41,7 @@ func (p WaitParam) duration() (time.Duration, error) {
 
 // poll reads until something changed after an index, or nothing more can, or the time is over. read says at
 // which index what it read last changed, and whether it has ended.
-func poll[T any](ctx context.Context, s *Server, in ReadParams, wait WaitParam, read func(*control.View) (out T, index uint64, ended bool, err error)) (T, error) {
+func poll[T any](ctx context.Context, s *Server, in ReadParams, wait WaitParam, read func(*leader.View) (out T, index uint64, ended bool, err error)) (T, error) {
 	var none T
 	d, err := wait.duration()
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *Server) registerMoves(api huma.API) {
 			State string `query:"state" enum:"proposed,running,done,failed,stopped,superseded" doc:"Only those in that state."`
 			Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"At most so many."`
 		}) (*answerOf[v1.List[v1.Plan]], error) {
-			return poll(ctx, s, in.ReadParams, in.WaitParam, func(v *control.View) (*answerOf[v1.List[v1.Plan]], uint64, bool, error) {
+			return poll(ctx, s, in.ReadParams, in.WaitParam, func(v *leader.View) (*answerOf[v1.List[v1.Plan]], uint64, bool, error) {
 				out := &answerOf[v1.List[v1.Plan]]{}
 				var index uint64
 				out.Body.Items, index = newest(v.MovePlans(), in.Limit, func(p state.MovePlan) bool { return in.State == "" || string(p.State) == in.State },
@@ -120,7 +120,7 @@ func (s *Server) registerMoves(api huma.API) {
 			ReadParams
 			WaitParam
 		}) (*planAnswer, error) {
-			return poll(ctx, s, in.ReadParams, in.WaitParam, func(v *control.View) (*planAnswer, uint64, bool, error) {
+			return poll(ctx, s, in.ReadParams, in.WaitParam, func(v *leader.View) (*planAnswer, uint64, bool, error) {
 				p, ok := v.MovePlan(in.ID)
 				if !ok {
 					return nil, 0, true, notFound("there is no plan %q (any more)", in.ID)
@@ -137,7 +137,7 @@ func (s *Server) registerMoves(api huma.API) {
 			State string `query:"state" enum:"running,done,failed,aborted" doc:"Only those in that state."`
 			Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"At most so many."`
 		}) (*answerOf[v1.List[v1.Migration]], error) {
-			return poll(ctx, s, in.ReadParams, in.WaitParam, func(v *control.View) (*answerOf[v1.List[v1.Migration]], uint64, bool, error) {
+			return poll(ctx, s, in.ReadParams, in.WaitParam, func(v *leader.View) (*answerOf[v1.List[v1.Migration]], uint64, bool, error) {
 				out := &answerOf[v1.List[v1.Migration]]{}
 				var index uint64
 				out.Body.Items, index = newest(v.Migrations(), in.Limit, func(m state.Migration) bool {
@@ -157,7 +157,7 @@ func (s *Server) registerMoves(api huma.API) {
 			ReadParams
 			WaitParam
 		}) (*migrationAnswer, error) {
-			return poll(ctx, s, in.ReadParams, in.WaitParam, func(v *control.View) (*migrationAnswer, uint64, bool, error) {
+			return poll(ctx, s, in.ReadParams, in.WaitParam, func(v *leader.View) (*migrationAnswer, uint64, bool, error) {
 				m, ok := v.Migration(in.ID)
 				if !ok {
 					return nil, 0, true, notFound("there is no migration %q (any more)", in.ID)
@@ -176,7 +176,7 @@ func budget(bytes int64) *v1.Size {
 	return &size
 }
 
-func plan(v *control.View, p state.MovePlan) v1.Plan {
+func plan(v *leader.View, p state.MovePlan) v1.Plan {
 	out := v1.Plan{
 		ID: p.ID, Kind: string(p.Kind), State: string(p.State), Host: p.Host, By: p.By, Text: p.Text, Reason: p.Reason,
 		Bytes: v1.Size(p.Bytes), BytesBudget: budget(p.Budget), BytesMoved: v1.Size(p.BytesMoved), Seconds: p.Seconds,
@@ -213,7 +213,7 @@ func plan(v *control.View, p state.MovePlan) v1.Plan {
 	return out
 }
 
-func migration(v *control.View, row state.Migration) v1.Migration {
+func migration(v *leader.View, row state.Migration) v1.Migration {
 	m := v.MigrationView(row)
 	vc, _ := v.VC(m.VC) // deleted meanwhile: no name
 	out := v1.Migration{
@@ -244,7 +244,7 @@ func eta(bytes int64, rate float64) float64 {
 }
 
 // missing says that there is no plan of that id, or no VM of that name or id. What is empty was not asked for.
-func missing(v *control.View, plan, vm string) error {
+func missing(v *leader.View, plan, vm string) error {
 	if _, ok := v.MovePlan(plan); plan != "" && !ok {
 		return notFound("there is no plan %q (any more)", plan)
 	}

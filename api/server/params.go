@@ -11,7 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"evenkeel/api/v1"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 )
 
 // ReadParams come with every read. (Exported because huma reads embedded structs only then.)
@@ -33,8 +33,8 @@ type CallParams struct {
 }
 
 // call of the cluster that the parameters ask for.
-func (p CallParams) call() (control.Call, error) {
-	c := control.Call{IdempotencyKey: p.IdempotencyKey, DryRun: p.DryRun}
+func (p CallParams) call() (leader.Call, error) {
+	c := leader.Call{IdempotencyKey: p.IdempotencyKey, DryRun: p.DryRun}
 	if p.IfMatch == "" || p.IfMatch == "*" {
 		return c, nil
 	}

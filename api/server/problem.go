@@ -11,7 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"evenkeel/api/v1"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/member"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/state"
@@ -137,11 +137,11 @@ func problemOf(err error) *problem {
 	var (
 		already  *problem
 		document *v1.Invalid
-		invalid  *control.Invalid
-		refused  *control.Refused
-		exists   *control.Exists
-		frozen   *control.FrozenError
-		blocked  *control.Blocked
+		invalid  *leader.Invalid
+		refused  *leader.Refused
+		exists   *leader.Exists
+		frozen   *leader.FrozenError
+		blocked  *leader.Blocked
 	)
 	switch {
 	case errors.As(err, &already):
@@ -191,19 +191,19 @@ func problemOf(err error) *problem {
 		p := newProblem(http.StatusConflict, v1.ProblemExists, exists.Text)
 		p.Errors = []v1.FieldError{{In: "body", Field: exists.Field, Message: strings.TrimPrefix(exists.Text, exists.Field+": ")}}
 		return p
-	case errors.Is(err, control.ErrPrecondition):
+	case errors.Is(err, leader.ErrPrecondition):
 		return newProblem(http.StatusPreconditionFailed, v1.ProblemPrecondition, reasonOf(err))
-	case errors.Is(err, control.ErrNotFound):
+	case errors.Is(err, leader.ErrNotFound):
 		return newProblem(http.StatusNotFound, v1.ProblemNotFound, err.Error())
-	case errors.Is(err, control.ErrConflict), errors.Is(err, state.ErrTooNew), errors.Is(err, state.ErrInUse), errors.Is(err, hypervisor.ErrNotFound):
+	case errors.Is(err, leader.ErrConflict), errors.Is(err, state.ErrTooNew), errors.Is(err, state.ErrInUse), errors.Is(err, hypervisor.ErrNotFound):
 		return newProblem(http.StatusConflict, v1.ProblemConflict, reasonOf(err))
 	case errors.Is(err, hypervisor.ErrInvalid), errors.Is(err, node.ErrBadSnapshot):
 		return newProblem(http.StatusUnprocessableEntity, v1.ProblemInvalid, err.Error())
-	case errors.Is(err, control.ErrNoLeader):
+	case errors.Is(err, leader.ErrNoLeader):
 		p := newProblem(http.StatusServiceUnavailable, v1.ProblemNoLeader, err.Error()+"; nothing was changed")
 		p.retry = true
 		return p
-	case errors.Is(err, control.ErrTimeout), errors.Is(err, node.ErrUnknown), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, leader.ErrTimeout), errors.Is(err, node.ErrUnknown), errors.Is(err, context.DeadlineExceeded):
 		return newProblem(http.StatusGatewayTimeout, v1.ProblemTimeout, err.Error())
 	case errors.Is(err, hypervisor.ErrUnavailable), errors.Is(err, context.Canceled):
 		p := newProblem(http.StatusServiceUnavailable, v1.ProblemUnavailable, err.Error())

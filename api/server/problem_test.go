@@ -13,18 +13,18 @@ import (
 	"testing"
 
 	"evenkeel/api/v1"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 )
 
 // A conflict says why once: nothing changed meanwhile where a host has VMs.
 func TestConflictSaysWhyOnce(t *testing.T) {
-	err := fmt.Errorf("join of h2: %w", fmt.Errorf("member h2: its host holds VM a: %w: %w", control.ErrConflict, state.ErrConflict))
+	err := fmt.Errorf("join of h2: %w", fmt.Errorf("member h2: its host holds VM a: %w: %w", leader.ErrConflict, state.ErrConflict))
 	if p := problemOf(err); p.Error() != "Conflict: join of h2: member h2: its host holds VM a" || p.Type != v1.ProblemConflict {
 		t.Errorf("%q", p.Error())
 	}
-	if p := problemOf(control.ErrConflict); p.Detail != "changed meanwhile" {
+	if p := problemOf(leader.ErrConflict); p.Detail != "changed meanwhile" {
 		t.Errorf("%q", p.Detail)
 	}
 }
@@ -38,17 +38,17 @@ func TestProblemOf(t *testing.T) {
 	}{
 		{&v1.Invalid{Fields: []v1.FieldError{{Field: "a"}}}, 422, v1.ProblemInvalid},
 		{&v1.Invalid{Malformed: true, Fields: []v1.FieldError{{}}}, 400, v1.ProblemMalformed},
-		{wrap(&control.Invalid{Fields: []control.FieldError{{Field: "cpu", Value: math.NaN()}}}), 422, v1.ProblemInvalid},
-		{wrap(&control.Refused{Decision: state.Decision{Summary: "no room"}}), 409, v1.ProblemRefused},
-		{wrap(&control.Exists{Field: "name", Text: "name: taken"}), 409, v1.ProblemExists},
-		{wrap(control.ErrPrecondition), 412, v1.ProblemPrecondition},
-		{wrap(control.ErrNotFound), 404, v1.ProblemNotFound},
-		{wrap(control.ErrConflict), 409, v1.ProblemConflict},
+		{wrap(&leader.Invalid{Fields: []leader.FieldError{{Field: "cpu", Value: math.NaN()}}}), 422, v1.ProblemInvalid},
+		{wrap(&leader.Refused{Decision: state.Decision{Summary: "no room"}}), 409, v1.ProblemRefused},
+		{wrap(&leader.Exists{Field: "name", Text: "name: taken"}), 409, v1.ProblemExists},
+		{wrap(leader.ErrPrecondition), 412, v1.ProblemPrecondition},
+		{wrap(leader.ErrNotFound), 404, v1.ProblemNotFound},
+		{wrap(leader.ErrConflict), 409, v1.ProblemConflict},
 		{wrap(state.ErrInUse), 409, v1.ProblemConflict},
 		{wrap(state.ErrTooNew), 409, v1.ProblemConflict},
-		{wrap(&control.Blocked{Host: "h1", Blockers: []control.Blocker{{VM: "a-w-0", VC: "a", Why: "its disk"}}}), 409, v1.ProblemBlocked},
-		{wrap(control.ErrNoLeader), 503, v1.ProblemNoLeader},
-		{wrap(control.ErrTimeout), 504, v1.ProblemTimeout},
+		{wrap(&leader.Blocked{Host: "h1", Blockers: []leader.Blocker{{VM: "a-w-0", VC: "a", Why: "its disk"}}}), 409, v1.ProblemBlocked},
+		{wrap(leader.ErrNoLeader), 503, v1.ProblemNoLeader},
+		{wrap(leader.ErrTimeout), 504, v1.ProblemTimeout},
 		{wrap(context.DeadlineExceeded), 504, v1.ProblemTimeout},
 		{wrap(hypervisor.ErrUnavailable), 503, v1.ProblemUnavailable},
 		{wrap(hypervisor.ErrNotFound), 409, v1.ProblemConflict},
@@ -77,7 +77,7 @@ type broken struct {
 	panic bool
 }
 
-func (b broken) View(context.Context, bool) (*control.View, error) {
+func (b broken) View(context.Context, bool) (*leader.View, error) {
 	if b.panic {
 		panic("secret inside")
 	}
@@ -85,8 +85,8 @@ func (b broken) View(context.Context, bool) (*control.View, error) {
 }
 func (b broken) Ready() error  { return b.err }
 func (b broken) Index() uint64 { return 0 }
-func (b broken) Delete(context.Context, string, control.Call) (control.Result, error) {
-	return control.Result{}, b.err
+func (b broken) Delete(context.Context, string, leader.Call) (leader.Result, error) {
+	return leader.Result{}, b.err
 }
 
 func TestBrokenCluster(t *testing.T) {
@@ -98,11 +98,11 @@ func TestBrokenCluster(t *testing.T) {
 		kind         string
 		retry        bool
 	}{
-		{broken{err: control.ErrNoLeader}, "GET", "/v1/vms", 503, v1.ProblemNoLeader, true},
-		{broken{err: control.ErrNoLeader}, "DELETE", "/v1/virtual-clusters/a", 503, v1.ProblemNoLeader, true},
-		{broken{err: control.ErrNoLeader}, "GET", "/readyz", 503, v1.ProblemNoLeader, true},
+		{broken{err: leader.ErrNoLeader}, "GET", "/v1/vms", 503, v1.ProblemNoLeader, true},
+		{broken{err: leader.ErrNoLeader}, "DELETE", "/v1/virtual-clusters/a", 503, v1.ProblemNoLeader, true},
+		{broken{err: leader.ErrNoLeader}, "GET", "/readyz", 503, v1.ProblemNoLeader, true},
 		{broken{err: errors.New("host h1 has not reported yet")}, "GET", "/readyz", 503, v1.ProblemUnavailable, true},
-		{broken{err: control.ErrTimeout}, "DELETE", "/v1/virtual-clusters/a", 504, v1.ProblemTimeout, false},
+		{broken{err: leader.ErrTimeout}, "DELETE", "/v1/virtual-clusters/a", 504, v1.ProblemTimeout, false},
 		{broken{err: errors.New("secret inside")}, "GET", "/v1/hosts", 500, v1.ProblemInternal, false},
 		{broken{panic: true}, "GET", "/v1/hosts", 500, v1.ProblemInternal, false},
 	} {

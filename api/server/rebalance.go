@@ -7,32 +7,32 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"evenkeel/api/v1"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/state"
 )
 
-// Mover is what the API asks of the cluster about moves. *control.Control is one. Errors are those of package
+// Mover is what the API asks of the cluster about moves. *leader.Service is one. Errors are those of package
 // control, wrapped.
 type Mover interface {
 	// Rebalance makes a plan and, but for a dry run or where plans are only proposed, puts it in force. That no
 	// move is worth it is an answer: a plan without steps.
-	Rebalance(ctx context.Context, q control.RebalanceRequest, call control.Call) (control.MoveResult, error)
-	Curve(ctx context.Context) ([]control.CurvePoint, error)
-	ApplyPlan(ctx context.Context, id string, call control.Call) (control.MoveResult, error)
+	Rebalance(ctx context.Context, q leader.RebalanceRequest, call leader.Call) (leader.MoveResult, error)
+	Curve(ctx context.Context) ([]leader.CurvePoint, error)
+	ApplyPlan(ctx context.Context, id string, call leader.Call) (leader.MoveResult, error)
 	StopPlan(ctx context.Context, id, by string) (state.MovePlan, error)
 	AbortMigration(ctx context.Context, id, by string) (state.Migration, error)
-	Settings(ctx context.Context, patch func(*state.Settings) error, call control.Call) (state.Settings, error)
+	Settings(ctx context.Context, patch func(*state.Settings) error, call leader.Call) (state.Settings, error)
 
-	// Drain a host. *control.Blocked: VMs cannot leave it, and nothing was moved.
-	Drain(ctx context.Context, host string, q control.DrainRequest, call control.Call) (control.DrainResult, error)
-	Undrain(ctx context.Context, host string, call control.Call) error
+	// Drain a host. *leader.Blocked: VMs cannot leave it, and nothing was moved.
+	Drain(ctx context.Context, host string, q leader.DrainRequest, call leader.Call) (leader.DrainResult, error)
+	Undrain(ctx context.Context, host string, call leader.Call) error
 	// DrainBatches are hosts that can be drained together, one batch after another, and those that cannot be drained.
-	DrainBatches(ctx context.Context) ([]control.DrainBatch, []control.Undrainable, error)
+	DrainBatches(ctx context.Context) ([]leader.DrainBatch, []leader.Undrainable, error)
 	// Empty is whether a host runs any VM of this cluster, as its hypervisor reports.
-	Empty(ctx context.Context, host string) (control.EmptyView, error)
+	Empty(ctx context.Context, host string) (leader.EmptyView, error)
 	// Simulate answers what the cluster would be like with other hosts, needs or budgets; FailoverCapacity what if each host in turn failed.
-	Simulate(ctx context.Context, q control.SimulateRequest) (control.SimulateResult, error)
-	FailoverCapacity(ctx context.Context) ([]control.FailoverRow, error)
+	Simulate(ctx context.Context, q leader.SimulateRequest) (leader.SimulateResult, error)
+	FailoverCapacity(ctx context.Context) ([]leader.FailoverRow, error)
 }
 
 const tagRebalance = "Re-balancing"
@@ -60,8 +60,8 @@ func (s *Server) registerRebalance(api huma.API) {
 			if err := in.unversioned(); err != nil {
 				return nil, err
 			}
-			return s.planned(ctx, in.CallParams, func(ctx context.Context, call control.Call) (control.MoveResult, error) {
-				return s.cluster.Rebalance(ctx, control.RebalanceRequest{MaxBytes: (*int64)(q.MaxBytes), By: asker(ctx), Text: q.Reason}, call)
+			return s.planned(ctx, in.CallParams, func(ctx context.Context, call leader.Call) (leader.MoveResult, error) {
+				return s.cluster.Rebalance(ctx, leader.RebalanceRequest{MaxBytes: (*int64)(q.MaxBytes), By: asker(ctx), Text: q.Reason}, call)
 			})
 		})
 	optionalBody(api, "/v1/rebalance")
@@ -74,7 +74,7 @@ func (s *Server) registerRebalance(api huma.API) {
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}
-			return &answerOf[v1.List[v1.CurvePoint]]{Body: v1.List[v1.CurvePoint]{Items: each(points, func(p control.CurvePoint) v1.CurvePoint {
+			return &answerOf[v1.List[v1.CurvePoint]]{Body: v1.List[v1.CurvePoint]{Items: each(points, func(p leader.CurvePoint) v1.CurvePoint {
 				return v1.CurvePoint{Bytes: v1.Size(p.Bytes), MinYield: p.MinYield}
 			})}}, nil
 		})
@@ -85,7 +85,7 @@ func (s *Server) registerRebalance(api huma.API) {
 			IDParam
 			CallParams
 		}) (*planResultAnswer, error) {
-			return s.planned(ctx, in.CallParams, func(ctx context.Context, call control.Call) (control.MoveResult, error) {
+			return s.planned(ctx, in.CallParams, func(ctx context.Context, call leader.Call) (leader.MoveResult, error) {
 				return s.cluster.ApplyPlan(ctx, in.ID, call)
 			})
 		})
@@ -143,7 +143,7 @@ func optionalBody(api huma.API, path string) {
 }
 
 // planned carries out what makes a plan or puts it in force, and answers with it.
-func (s *Server) planned(ctx context.Context, p CallParams, do func(context.Context, control.Call) (control.MoveResult, error)) (*planResultAnswer, error) {
+func (s *Server) planned(ctx context.Context, p CallParams, do func(context.Context, leader.Call) (leader.MoveResult, error)) (*planResultAnswer, error) {
 	call, err := p.call()
 	if err != nil {
 		return nil, err

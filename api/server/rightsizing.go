@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"evenkeel/api/v1"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
@@ -16,8 +16,8 @@ import (
 // Rightsizer is what the API asks about estimated needs.
 type Rightsizer interface {
 	// Rightsizing is how it stands, by the server that leads.
-	Rightsizing(ctx context.Context) (control.RightsizingStatus, error)
-	RightsizingStats() control.RightsizingStats
+	Rightsizing(ctx context.Context) (leader.RightsizingStatus, error)
+	RightsizingStats() leader.RightsizingStats
 }
 
 func (s *Server) registerRightsizing(api huma.API) {
@@ -34,7 +34,7 @@ func (s *Server) registerRightsizing(api huma.API) {
 		})
 }
 
-func rightsizingOf(x control.RightsizingStatus) v1.Rightsizing {
+func rightsizingOf(x leader.RightsizingStatus) v1.Rightsizing {
 	return v1.Rightsizing{Mode: string(x.Settings.Mode), Needs: x.Settings.Needs, Aggressiveness: x.Settings.Aggressiveness, EvaluatedAt: x.EvaluatedAt,
 		Reclaimed: v1.Resources{CPU: x.Reclaimed.CPU, Memory: v1.Size(x.Reclaimed.Memory)}, Waiting: append([]string{}, x.Waiting...),
 		Admission: admission(x.Admission),
@@ -48,13 +48,13 @@ func rightsizingOf(x control.RightsizingStatus) v1.Rightsizing {
 		})}
 }
 
-func admission(x control.AdmissionStatus) v1.Admission {
+func admission(x leader.AdmissionStatus) v1.Admission {
 	return v1.Admission{InForce: x.InForce, Quality: reportedOrNil(x.Quality), Target: x.Target,
-		Margins: each(x.Margins, func(p control.MarginStatus) v1.Margin {
+		Margins: each(x.Margins, func(p leader.MarginStatus) v1.Margin {
 			b := rightsizing.BufferFor(p.Aggressiveness)
 			return v1.Margin{Aggressiveness: p.Aggressiveness, Factor: p.Factor, Start: p.Start, Min: p.Min, Max: p.Max, K1: b.K1, K2: b.K2}
 		}),
-		Hosts: each(x.Hosts, func(h control.HostHeadroom) v1.HostHeadroom {
+		Hosts: each(x.Hosts, func(h leader.HostHeadroom) v1.HostHeadroom {
 			out := v1.HostHeadroom{Host: h.Host, Needs: resources(h.Needs), CountAs: resources(h.Counts), Estimated: resources(h.FreeByEstimates), Headroom: resources(h.Free), Ignored: h.Ignored}
 			if !h.Availability.At.IsZero() {
 				out.Available = availabilityOf(h.Availability, h.Ignored)

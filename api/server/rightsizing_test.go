@@ -13,7 +13,7 @@ import (
 	"evenkeel/api/client"
 	"evenkeel/api/server"
 	"evenkeel/api/v1"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
 )
@@ -82,20 +82,20 @@ func TestRightsizing(t *testing.T) {
 
 // stats stands in for what a leader counted.
 type stats struct {
-	*control.Control
-	f control.RightsizingStats
+	*leader.Service
+	f leader.RightsizingStats
 }
 
-func (x stats) RightsizingStats() control.RightsizingStats { return x.f }
+func (x stats) RightsizingStats() leader.RightsizingStats { return x.f }
 
 // What a leader counted is in /metrics, under the names and with the help that dashboards know; of one that has not looked yet nothing is.
 func TestRightsizingMetrics(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := start(t)
-		metrics := func(f control.RightsizingStats) string {
+		metrics := func(f leader.RightsizingStats) string {
 			t.Helper()
 			raw := sha256.Sum256([]byte(c.token))
-			api := server.New(stats{c.control, f}, server.Options{Tokens: []server.TokenHash{raw}, Version: "test", Logger: slog.New(slog.DiscardHandler)})
+			api := server.New(stats{c.service, f}, server.Options{Tokens: []server.TokenHash{raw}, Version: "test", Logger: slog.New(slog.DiscardHandler)})
 			r := httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil)
 			r.Header.Set("Authorization", "Bearer "+c.token)
 			w := httptest.NewRecorder()
@@ -111,11 +111,11 @@ func TestRightsizingMetrics(t *testing.T) {
 			}
 			return strings.Join(lines, "")
 		}
-		if text := metrics(control.RightsizingStats{}); text != "" {
+		if text := metrics(leader.RightsizingStats{}); text != "" {
 			t.Errorf("before the first look:\n%s", text)
 		}
-		got := metrics(control.RightsizingStats{Stats: rightsizing.Stats{Mode: state.RightsizingOn, Reclaimed: state.Resources{CPU: 2.5, Memory: 3 << 30}, VMs: 7, UnderPressure: 2, Excluded: 3, Preempted: 4, ShortCPU: 1.5, ShortMemory: 0.25},
-			Quality: 0.97, Margins: [3]control.MarginStatus{{Aggressiveness: "conservative", Factor: 1.75}, {Aggressiveness: "balanced", Factor: 1.25}, {Aggressiveness: "aggressive", Factor: 1.01}}})
+		got := metrics(leader.RightsizingStats{Stats: rightsizing.Stats{Mode: state.RightsizingOn, Reclaimed: state.Resources{CPU: 2.5, Memory: 3 << 30}, VMs: 7, UnderPressure: 2, Excluded: 3, Preempted: 4, ShortCPU: 1.5, ShortMemory: 0.25},
+			Quality: 0.97, Margins: [3]leader.MarginStatus{{Aggressiveness: "conservative", Factor: 1.75}, {Aggressiveness: "balanced", Factor: 1.25}, {Aggressiveness: "aggressive", Factor: 1.01}}})
 		want := `# HELP evenkeel_rightsizing_margin_factor By how much larger estimated needs count where new VMs are placed, in the shadow would count; of the leader only.
 # TYPE evenkeel_rightsizing_margin_factor gauge
 evenkeel_rightsizing_margin_factor{aggressiveness="aggressive"} 1.01

@@ -12,8 +12,8 @@ import (
 
 	"evenkeel/api/v1"
 	"evenkeel/cluster/agent"
-	"evenkeel/cluster/control"
 	"evenkeel/cluster/history"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/state"
 )
 
@@ -78,7 +78,7 @@ func (s *Server) registerForecasts(api huma.API) {
 		})
 }
 
-func forecastOf(f agent.VMForecast, need control.Need, vm state.VM) v1.Forecast {
+func forecastOf(f agent.VMForecast, need leader.Need, vm state.VM) v1.Forecast {
 	// exact rounds to what the figures are worth: whole bytes, millionths of a core.
 	exact, unit := short, "cores"
 	if f.Resource == agent.ResourceMemory {
@@ -154,7 +154,7 @@ func sinceOf(text string, now time.Time) (time.Time, error) {
 
 // unreachable makes a problem of a host that does not answer, and leaves other errors as they are.
 func unreachable(err error) error {
-	var u *control.Unreachable
+	var u *leader.Unreachable
 	if !errors.As(err, &u) {
 		return err
 	}

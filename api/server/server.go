@@ -20,31 +20,31 @@ import (
 	"evenkeel/api/v1"
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/audit"
-	"evenkeel/cluster/control"
 	"evenkeel/cluster/history"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/transport"
 )
 
-// Cluster is what the API asks of the cluster. *control.Control is one.
-// Errors are those of package control, wrapped.
+// Cluster is what the API asks of the cluster. *leader.Service is one.
+// Errors are those of package leader, wrapped.
 type Cluster interface {
-	Create(ctx context.Context, spec state.VC, call control.Call) (control.Result, error)
-	Scale(ctx context.Context, name string, s control.Scale, call control.Call) (control.Result, error)
-	Start(ctx context.Context, name string, call control.Call) (control.Result, error)
-	Stop(ctx context.Context, name string, call control.Call) (control.Result, error)
-	Delete(ctx context.Context, name string, call control.Call) (control.Result, error)
+	Create(ctx context.Context, spec state.VC, call leader.Call) (leader.Result, error)
+	Scale(ctx context.Context, name string, s leader.Scale, call leader.Call) (leader.Result, error)
+	Start(ctx context.Context, name string, call leader.Call) (leader.Result, error)
+	Stop(ctx context.Context, name string, call leader.Call) (leader.Result, error)
+	Delete(ctx context.Context, name string, call leader.Call) (leader.Result, error)
 	Cordon(ctx context.Context, host string, on bool, reason string, dryRun bool) error
-	AddImage(ctx context.Context, img state.Image, call control.Call) (added state.Image, replayed bool, err error)
-	DeleteImage(ctx context.Context, name string, call control.Call) error
+	AddImage(ctx context.Context, img state.Image, call leader.Call) (added state.Image, replayed bool, err error)
+	DeleteImage(ctx context.Context, name string, call leader.Call) error
 	// View is a look at the cluster; stale: as this server knows it, without asking the others.
-	View(ctx context.Context, stale bool) (*control.View, error)
+	View(ctx context.Context, stale bool) (*leader.View, error)
 	// Console attaches to the serial console of a VM, by name or id.
 	Console(ctx context.Context, vm string) (io.ReadWriteCloser, error)
 	// History of a VM, by name or id, from its host.
 	History(ctx context.Context, vm string) (*history.History, history.Notes, state.VM, error)
 	// Forecast of what a VM, by name or id, will use of a resource in so many minutes, from its host.
-	Forecast(ctx context.Context, vm, resource string, steps int) (agent.VMForecast, control.Need, state.VM, error)
+	Forecast(ctx context.Context, vm, resource string, steps int) (agent.VMForecast, leader.Need, state.VM, error)
 	// Ready is nil once requests can be served in full.
 	Ready() error
 	// Index of the log that this server's state has come to; Await one.
@@ -204,7 +204,7 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) error {
 }
 
 // view of the cluster for one request.
-func (s *Server) view(ctx context.Context, consistency string) (*control.View, error) {
+func (s *Server) view(ctx context.Context, consistency string) (*leader.View, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	seen, _ := ctx.Value(seenKey{}).(*seen)

@@ -7,7 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"evenkeel/api/v1"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 )
 
 // simulatePath is where a simulation is asked; its body may hold a saved state.
@@ -38,7 +38,7 @@ func (s *Server) registerSimulate(api huma.API) {
 			return &answerOf[v1.SimulateResult]{Body: v1.SimulateResult{
 				MinYieldBefore: r.MinYieldBefore, MinYieldAfter: r.MinYieldAfter, AverageYieldBefore: r.AverageYieldBefore, AverageYieldAfter: r.AverageYieldAfter,
 				Bytes: v1.Size(r.Bytes), Refused: append([]string{}, r.Refused...), Plan: plan(v, r.Plan),
-				Unplaced: each(r.Unplaced, func(u control.Unplaced) v1.Unplaced { return v1.Unplaced{VM: u.VM, VirtualCluster: u.VC, Why: u.Why} })}}, nil
+				Unplaced: each(r.Unplaced, func(u leader.Unplaced) v1.Unplaced { return v1.Unplaced{VM: u.VM, VirtualCluster: u.VC, Why: u.Why} })}}, nil
 		})
 	get(api, "listFailoverCapacity", "/v1/failover-capacity", tagPlan, "Does everything fit without any one host",
 		"Each host is thought away in turn: whether its VMs find other hosts, rules kept, and the minimum yield of the cluster then. Nothing is changed.",
@@ -49,19 +49,19 @@ func (s *Server) registerSimulate(api huma.API) {
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}
-			return &answerOf[v1.List[v1.FailoverRow]]{Body: v1.List[v1.FailoverRow]{Items: each(rows, func(r control.FailoverRow) v1.FailoverRow {
+			return &answerOf[v1.List[v1.FailoverRow]]{Body: v1.List[v1.FailoverRow]{Items: each(rows, func(r leader.FailoverRow) v1.FailoverRow {
 				return v1.FailoverRow{Host: r.Host, Fits: r.Fits, MinYield: r.MinYield, Unplaced: append([]string{}, r.Unplaced...), Text: r.Text}
 			})}}, nil
 		})
 }
 
-func simulateRequestOf(q v1.SimulateRequest) control.SimulateRequest {
-	out := control.SimulateRequest{RemoveHosts: q.RemoveHosts, MaxBytes: (*int64)(q.MaxBytes), Snapshot: q.Snapshot}
+func simulateRequestOf(q v1.SimulateRequest) leader.SimulateRequest {
+	out := leader.SimulateRequest{RemoveHosts: q.RemoveHosts, MaxBytes: (*int64)(q.MaxBytes), Snapshot: q.Snapshot}
 	for _, h := range q.AddHosts {
-		out.AddHosts = append(out.AddHosts, control.SimulatedHost{CPU: h.CPU, Memory: int64(h.Memory), Count: h.Count})
+		out.AddHosts = append(out.AddHosts, leader.SimulatedHost{CPU: h.CPU, Memory: int64(h.Memory), Count: h.Count})
 	}
 	for _, n := range q.Needs {
-		out.Needs = append(out.Needs, control.SimulatedNeed{VC: n.VirtualCluster, Group: n.Group, CPU: n.CPU})
+		out.Needs = append(out.Needs, leader.SimulatedNeed{VC: n.VirtualCluster, Group: n.Group, CPU: n.CPU})
 	}
 	return out
 }

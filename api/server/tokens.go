@@ -11,7 +11,7 @@ import (
 
 	"evenkeel/api/v1"
 	"evenkeel/cluster/audit"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/state"
 )
 
@@ -22,7 +22,7 @@ const (
 	maxTokenSeconds = 10 * 365 * 24 * 3600.0
 )
 
-// Tokens is what the API asks of the cluster's tokens. *control.Control is one.
+// Tokens is what the API asks of the cluster's tokens. *leader.Service is one.
 type Tokens interface {
 	// Token by its id, as this server knows it; AwaitToken waits until it is there or ctx ends.
 	Token(id string) (state.Token, bool)
@@ -71,7 +71,7 @@ func (s *Server) makeToken(ctx context.Context, in *struct {
 		return nil, err
 	}
 	if q.Seconds != nil && !(*q.Seconds >= minTokenSeconds && *q.Seconds <= maxTokenSeconds) {
-		return nil, s.fail(ctx, &control.Invalid{Fields: []control.FieldError{{Field: "seconds",
+		return nil, s.fail(ctx, &leader.Invalid{Fields: []leader.FieldError{{Field: "seconds",
 			Text: fmt.Sprintf("must be from %.0f to %.0f, or left out for a token without an end", minTokenSeconds, maxTokenSeconds), Value: *q.Seconds}}})
 	}
 	role := state.Role(q.Role)

@@ -7,7 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"evenkeel/api/v1"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 )
 
 const tagVC = "Virtual clusters"
@@ -73,7 +73,7 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 			if !ok {
 				return nil, notFound("there is no virtual cluster %q", in.Name)
 			}
-			e := control.Explain(v, vc)
+			e := leader.Explain(v, vc)
 			return &answerOf[v1.Explanation]{Body: v1.Explanation{VirtualCluster: vc.Name, State: string(v.VCView(vc).State), Yield: e.Yield,
 				MinYield: e.MinYield, Bottleneck: e.Bottleneck, Lines: append([]string{}, e.Lines...), Decision: decision(e.Decision)}}, nil
 		})
@@ -89,7 +89,7 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 				return nil, err
 			}
 			named(ctx, spec.Name)
-			return s.result(ctx, "create", in.CallParams, func(ctx context.Context, call control.Call) (control.Result, error) {
+			return s.result(ctx, "create", in.CallParams, func(ctx context.Context, call leader.Call) (leader.Result, error) {
 				return s.cluster.Create(ctx, specOf(spec), call)
 			})
 		})
@@ -105,8 +105,8 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			by := control.Scale{Group: req.Group, Count: req.Count, CPU: req.CPU, Memory: (*int64)(req.Memory)}
-			return s.result(ctx, "scale", in.CallParams, func(ctx context.Context, call control.Call) (control.Result, error) {
+			by := leader.Scale{Group: req.Group, Count: req.Count, CPU: req.CPU, Memory: (*int64)(req.Memory)}
+			return s.result(ctx, "scale", in.CallParams, func(ctx context.Context, call leader.Call) (leader.Result, error) {
 				return s.cluster.Scale(ctx, in.Name, by, call)
 			})
 		})
@@ -118,14 +118,14 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 		"Asks its guests to power off. Disks are kept; what it had of the hosts is free for others.", http.StatusAccepted, nil, s.verb("stop", s.cluster.Stop))
 }
 
-func (s *Server) verb(name string, do func(context.Context, string, control.Call) (control.Result, error)) func(context.Context, *vcInput) (*resultAnswer, error) {
+func (s *Server) verb(name string, do func(context.Context, string, leader.Call) (leader.Result, error)) func(context.Context, *vcInput) (*resultAnswer, error) {
 	return func(ctx context.Context, in *vcInput) (*resultAnswer, error) {
-		return s.result(ctx, name, in.CallParams, func(ctx context.Context, call control.Call) (control.Result, error) { return do(ctx, in.Name, call) })
+		return s.result(ctx, name, in.CallParams, func(ctx context.Context, call leader.Call) (leader.Result, error) { return do(ctx, in.Name, call) })
 	}
 }
 
 // result carries a change out and answers with what became of it.
-func (s *Server) result(ctx context.Context, verb string, p CallParams, do func(context.Context, control.Call) (control.Result, error)) (*resultAnswer, error) {
+func (s *Server) result(ctx context.Context, verb string, p CallParams, do func(context.Context, leader.Call) (leader.Result, error)) (*resultAnswer, error) {
 	call, err := p.call()
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (s *Server) result(ctx context.Context, verb string, p CallParams, do func(
 	}
 	out := &resultAnswer{Status: http.StatusAccepted}
 	out.Body = v1.Result{Decision: decision(r.Decision), DryRun: r.DryRun, Replayed: r.Replayed,
-		Changes: each(r.Changes, func(c control.Change) v1.Change {
+		Changes: each(r.Changes, func(c leader.Change) v1.Change {
 			return v1.Change{Verb: c.Verb, VM: c.VM, VirtualCluster: c.VC, Text: c.Text}
 		})}
 	if r.DryRun || r.Replayed {

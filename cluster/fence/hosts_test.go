@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 )
 
 // The leader wants exactly this.
-var _ control.Fence = (*Hosts)(nil)
+var _ leader.Fence = (*Hosts)(nil)
 
 func TestHosts(t *testing.T) {
 	_, d := fileHost(t)

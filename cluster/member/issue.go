@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/transport"
@@ -27,11 +27,11 @@ func (m *Member) issue(ctx context.Context, id pki.Identity, address string, req
 	}
 	key, err := pki.KeyOfRequest(request)
 	if err != nil {
-		return transport.Certificate{}, &control.Invalid{Fields: []control.FieldError{{Field: "request", Text: err.Error()}}}
+		return transport.Certificate{}, &leader.Invalid{Fields: []leader.FieldError{{Field: "request", Text: err.Error()}}}
 	}
 	names, err := namesOf(address)
 	if err != nil {
-		return transport.Certificate{}, &control.Invalid{Fields: []control.FieldError{{Field: "address", Text: err.Error()}}}
+		return transport.Certificate{}, &leader.Invalid{Fields: []leader.FieldError{{Field: "address", Text: err.Error()}}}
 	}
 	cert, err := m.ca.Issue(key, id, names, time.Now(), pki.DefaultLife, rand.Reader)
 	if err != nil {
@@ -47,7 +47,7 @@ func (m *Member) issue(ctx context.Context, id pki.Identity, address string, req
 // cluster and that token, which admits it.
 func (m *Member) certificateOf(t state.JoinToken, q transport.JoinRequest) (*x509.Certificate, error) {
 	invalid := func(field, format string, args ...any) error {
-		return &control.Invalid{Fields: []control.FieldError{{Field: field, Text: fmt.Sprintf(format, args...)}}}
+		return &leader.Invalid{Fields: []leader.FieldError{{Field: field, Text: fmt.Sprintf(format, args...)}}}
 	}
 	certs, err := pki.ParseCertificates([]byte(q.Chain))
 	if err != nil {
@@ -80,7 +80,7 @@ const tokenWait = 500 * time.Millisecond
 
 // MayJoin says whether the token of a request to join is good, by the state of this server. It is asked before anything else of
 // the request is read or handed on. A server that does not lead may be behind: it refuses after tokenWait at the earliest,
-// whatever is wrong with the token. Errors wrap state.ErrToken, or control.ErrNoLeader if no server can know.
+// whatever is wrong with the token. Errors wrap state.ErrToken, or leader.ErrNoLeader if no server can know.
 func (m *Member) MayJoin(ctx context.Context, q transport.JoinRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, tokenWait)
 	defer cancel()
@@ -90,7 +90,7 @@ func (m *Member) MayJoin(ctx context.Context, q transport.JoinRequest) error {
 		if err == nil {
 			return nil
 		}
-		here, leader := m.Leader()
+		here, name := m.Leader()
 		if here {
 			return m.refuseToken(ctx, err)
 		}
@@ -99,8 +99,8 @@ func (m *Member) MayJoin(ctx context.Context, q transport.JoinRequest) error {
 			continue
 		case <-ctx.Done():
 		}
-		if leader == "" || !m.CaughtUp() {
-			return fmt.Errorf("look up the join token: this server has not caught up, or knows of no leader: %w", control.ErrNoLeader)
+		if name == "" || !m.CaughtUp() {
+			return fmt.Errorf("look up the join token: this server has not caught up, or knows of no leader: %w", leader.ErrNoLeader)
 		}
 		return m.refuseToken(ctx, err)
 	}
@@ -139,7 +139,7 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 			return none, err
 		}
 	} else if _, err := pki.KeyOfRequest([]byte(q.Request)); err != nil {
-		return none, &control.Invalid{Fields: []control.FieldError{{Field: "request", Text: err.Error()}}}
+		return none, &leader.Invalid{Fields: []leader.FieldError{{Field: "request", Text: err.Error()}}}
 	}
 	s := m.State.Snapshot()
 	row := state.Member{Name: q.Name, Server: t.Server, Agent: t.Agent, NoVote: t.NoVote, Address: q.Address, Format: state.FormatVersion}
@@ -229,7 +229,7 @@ func (m *Member) NewToken(ctx context.Context, life time.Duration, row state.Joi
 // known is the leader's service for agents that are members.
 type known struct{ *Member }
 
-var errNoMember = fmt.Errorf("this host is no member of the cluster: %w", control.ErrNotFound)
+var errNoMember = fmt.Errorf("this host is no member of the cluster: %w", leader.ErrNotFound)
 
 func (k known) is(host string) error {
 	if row, ok := k.State.Snapshot().Member(host); !ok || !row.Agent {
@@ -243,7 +243,7 @@ func (k known) Desired(ctx context.Context, host string) (agent.Desired, <-chan 
 	if err := k.is(host); err != nil {
 		return agent.Desired{}, nil, err
 	}
-	return k.Control.Desired(ctx, host)
+	return k.Service.Desired(ctx, host)
 }
 
 // Report implements agent.Leader.
@@ -251,7 +251,7 @@ func (k known) Report(ctx context.Context, r agent.Report) error {
 	if err := k.is(r.Host); err != nil {
 		return err
 	}
-	return k.Control.Report(ctx, r)
+	return k.Service.Report(ctx, r)
 }
 
 // Permit implements agent.Leader.
@@ -259,7 +259,7 @@ func (k known) Permit(ctx context.Context, q agent.PermitRequest) (agent.Permit,
 	if err := k.is(q.Host); err != nil {
 		return agent.Permit{}, err
 	}
-	return k.Control.Permit(ctx, q)
+	return k.Service.Permit(ctx, q)
 }
 
 // Peers returns the hosts to which an agent is to test the route.
@@ -267,7 +267,7 @@ func (k known) Peers(ctx context.Context, q agent.PeersWanted) (agent.Peers, err
 	if err := k.is(q.Host); err != nil {
 		return agent.Peers{}, err
 	}
-	return k.Control.Peers(ctx, q)
+	return k.Service.Peers(ctx, q)
 }
 
 // Renew implements agent.Leader.
@@ -275,5 +275,5 @@ func (k known) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, error) 
 	if err := k.is(r.Host); err != nil {
 		return agent.Grant{}, err
 	}
-	return k.Control.Renew(ctx, r)
+	return k.Service.Renew(ctx, r)
 }

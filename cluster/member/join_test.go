@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/member"
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
@@ -111,7 +111,7 @@ func TestRenewals(t *testing.T) {
 	}
 	before := m.Index()
 	for range 100 {
-		if err := renew("0123", request); !errors.Is(err, control.ErrConflict) {
+		if err := renew("0123", request); !errors.Is(err, leader.ErrConflict) {
 			t.Fatalf("another serial: %v", err)
 		}
 		if err := renew(serial, []byte("x")); err == nil {

@@ -18,7 +18,7 @@ import (
 
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/audit"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
@@ -51,8 +51,8 @@ type Options struct {
 	Inspect func(state.Image) (state.Image, error)
 
 	Settings  state.Settings // of a cluster that is made
-	Lease     time.Duration  // 0 = control.DefaultLease
-	Fence     control.Fence  // nil: no devices
+	Lease     time.Duration  // 0 = leader.DefaultLease
+	Fence     leader.Fence   // nil: no devices
 	Timers    node.Timers
 	Autopilot node.Autopilot
 	Backups   Backups
@@ -90,7 +90,7 @@ type Member struct {
 	apiPort      *transport.Port // nil: the API is served at port
 
 	// Of a server.
-	*control.Control
+	*leader.Service
 	State    *state.Store
 	node     *node.Node
 	ca       *pki.CA
@@ -217,17 +217,17 @@ func (m *Member) start(ctx context.Context, security transport.Security, wg *syn
 		peers.Revocations, peers.Record = m.revocations, m.takeDown
 		peers.GossipKeys = m.gossipKeys.now
 		peers.HistoryFor, peers.Audit = m.HistoryFor, m.o.Audit.Query
-		peers.About, peers.NoLeader = m.about, func(err error) bool { return errors.Is(err, control.ErrNoLeader) }
+		peers.About, peers.NoLeader = m.about, func(err error) bool { return errors.Is(err, leader.ErrNoLeader) }
 	}
 	if m.identity.Agent {
 		peers.Consoles = m.o.Agent.Hypervisor
 		m.recorder = agent.OpenRecorder(agent.RecorderOptions{Dir: filepath.Join(m.o.Dir, "agents", m.identity.Name+".histories"), Log: m.log,
 			Fetch: func(ctx context.Context, vm string) ([]byte, error) {
-				leader := m.orders.Load()
-				if leader == nil {
-					return nil, control.ErrNoLeader
+				orders := m.orders.Load()
+				if orders == nil {
+					return nil, leader.ErrNoLeader
 				}
-				return leader.History(ctx, vm)
+				return orders.History(ctx, vm)
 			}})
 		peers.Histories = m.recorder
 	}
@@ -302,7 +302,7 @@ func (m *Member) openServer() error {
 	if inspect == nil {
 		inspect = func(img state.Image) (state.Image, error) { return img, nil }
 	}
-	m.Control = control.New(control.Options{State: m.State, Log: m.node, Settings: m.o.Settings, Inspect: inspect, Logger: m.log,
+	m.Service = leader.New(leader.Options{State: m.State, Log: m.node, Settings: m.o.Settings, Inspect: inspect, Logger: m.log,
 		Console: m.console, History: m.history, Forecast: m.forecast, Lease: m.o.Lease, Fence: m.o.Fence, Servers: m.Servers, Clock: m.o.Agent.Clock})
 	return nil
 }
@@ -332,7 +332,7 @@ func (m *Member) term(ctx context.Context, term uint64) {
 	}()
 	m.log.Info("leads", "term", term)
 	var wg sync.WaitGroup
-	wg.Go(func() { m.Control.Run(ctx) })
+	wg.Go(func() { m.Service.Run(ctx) })
 	wg.Go(func() { m.Guard(ctx) })
 	wg.Go(func() { m.register(ctx) })
 	wg.Go(func() { m.rotateGossipKeys(ctx) })
@@ -440,7 +440,7 @@ func (m *Member) console(ctx context.Context, host, vm string) (io.ReadWriteClos
 	}
 	row, ok := m.State.Snapshot().Member(host)
 	if !ok {
-		return nil, fmt.Errorf("member %s: %w", host, control.ErrNotFound)
+		return nil, fmt.Errorf("member %s: %w", host, leader.ErrNotFound)
 	}
 	return m.client.Console(ctx, row.Address, host, vm)
 }
@@ -452,7 +452,7 @@ func (m *Member) history(ctx context.Context, host, vm string) ([]byte, error) {
 	}
 	row, ok := m.State.Snapshot().Member(host)
 	if !ok {
-		return nil, fmt.Errorf("member %s: %w", host, control.ErrNotFound)
+		return nil, fmt.Errorf("member %s: %w", host, leader.ErrNotFound)
 	}
 	return m.client.History(ctx, row.Address, host, vm)
 }
@@ -464,7 +464,7 @@ func (m *Member) forecast(ctx context.Context, host, vm, resource string, steps 
 	}
 	row, ok := m.State.Snapshot().Member(host)
 	if !ok {
-		return agent.VMForecast{}, fmt.Errorf("member %s: %w", host, control.ErrNotFound)
+		return agent.VMForecast{}, fmt.Errorf("member %s: %w", host, leader.ErrNotFound)
 	}
 	return m.client.Forecast(ctx, row.Address, host, vm, resource, steps)
 }
@@ -481,7 +481,7 @@ func (m *Member) Ready() error {
 		return fmt.Errorf("the log cannot be written: %w", down)
 	}
 	if here, address := m.Leader(); !here && address == "" {
-		return control.ErrNoLeader
+		return leader.ErrNoLeader
 	}
 	if _, ok := m.State.Snapshot().Meta(); !ok {
 		return fmt.Errorf("the log of the cluster has not come yet")

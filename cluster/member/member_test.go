@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/member"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/pki"
@@ -42,7 +42,7 @@ func TestCluster(t *testing.T) {
 			return n == 3
 		})
 		s.eventually("four hosts report", func() bool { return s.ready() == 4 })
-		if _, _, err := s.leader().AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, control.Call{}); err != nil {
+		if _, _, err := s.leader().AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, leader.Call{}); err != nil {
 			t.Fatal(err)
 		}
 		s.create("a", 24, "keep")
@@ -254,20 +254,20 @@ func TestRemoveDeadHost(t *testing.T) {
 		m := s.first()
 		s.join("h2", false)
 		s.eventually("two hosts report", func() bool { return s.ready() == 2 })
-		if _, _, err := m.AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, control.Call{}); err != nil {
+		if _, _, err := m.AddImage(t.Context(), state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, leader.Call{}); err != nil {
 			t.Fatal(err)
 		}
 		s.create("a", 12, "keep")
 		s.running("a", 12)
 		s.stop("h2")
-		if _, err := m.Delete(t.Context(), "a", control.Call{}); err != nil {
+		if _, err := m.Delete(t.Context(), "a", leader.Call{}); err != nil {
 			t.Fatal(err)
 		}
 		s.eventually("what h1 had is gone", func() bool { return len(m.State.Snapshot().VMsOn("h1")) == 0 })
 		if n := len(m.State.Snapshot().VMsOn("h2")); n == 0 {
 			t.Fatal("h2 had no VM")
 		}
-		if err := m.Remove(t.Context(), "h2", false); !errors.Is(err, control.ErrConflict) || !strings.Contains(err.Error(), "confirm-dead h2") {
+		if err := m.Remove(t.Context(), "h2", false); !errors.Is(err, leader.ErrConflict) || !strings.Contains(err.Error(), "confirm-dead h2") {
 			t.Errorf("h2 may be alive: %v", err)
 		}
 		s.eventually("h2 is confirmed dead", func() bool { return m.ConfirmDead(t.Context(), "h2", "a test", "", false) == nil })

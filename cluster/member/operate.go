@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
@@ -114,7 +114,7 @@ func (m *Member) Nodes() ([]node.Server, string) {
 func (m *Member) Remove(ctx context.Context, name string, force bool) error {
 	row, ok := m.State.Snapshot().Member(name)
 	if !ok {
-		return fmt.Errorf("member %s: %w", name, control.ErrNotFound)
+		return fmt.Errorf("member %s: %w", name, leader.ErrNotFound)
 	}
 	if err := mayLeave(m.State.Snapshot(), name); err != nil {
 		return fmt.Errorf("remove member %s: %w", name, err)
@@ -146,9 +146,9 @@ func mayLeave(s *state.Snapshot, name string) error {
 	}
 	switch {
 	case n > 0:
-		return fmt.Errorf("its host has %d VMs; drain it, or stop and delete them: %w", n+deleted, control.ErrConflict)
+		return fmt.Errorf("its host has %d VMs; drain it, or stop and delete them: %w", n+deleted, leader.ErrConflict)
 	case deleted > 0:
-		return fmt.Errorf("its host has %d deleted VMs to clear away; if it is dead for good, say so first (vcctl host confirm-dead %s): %w", deleted, name, control.ErrConflict)
+		return fmt.Errorf("its host has %d deleted VMs to clear away; if it is dead for good, say so first (vcctl host confirm-dead %s): %w", deleted, name, leader.ErrConflict)
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func mayLeave(s *state.Snapshot, name string) error {
 // TransferLeadership transfers leadership to a server; "" is the one whose log is the newest.
 func (m *Member) TransferLeadership(ctx context.Context, to string) error {
 	if _, ok := m.State.Snapshot().Member(to); !ok && to != "" {
-		return fmt.Errorf("hand leadership to %s: member %s: %w", to, to, control.ErrNotFound)
+		return fmt.Errorf("hand leadership to %s: member %s: %w", to, to, leader.ErrNotFound)
 	}
 	return m.node.TransferLeadership(ctx, to)
 }
@@ -169,7 +169,7 @@ func (m *Member) SaveSnapshot(ctx context.Context, w io.Writer) error { return m
 func (m *Member) RestoreSnapshot(ctx context.Context, r io.Reader, foreign bool, waitFor ...string) (node.Saved, error) {
 	for _, name := range waitFor {
 		if !pki.ValidName(name) {
-			return node.Saved{}, &control.Invalid{Fields: []control.FieldError{{Field: "waitFor", Text: "must be names of hosts, DNS labels in lower case", Value: name}}}
+			return node.Saved{}, &leader.Invalid{Fields: []leader.FieldError{{Field: "waitFor", Text: "must be names of hosts, DNS labels in lower case", Value: name}}}
 		}
 	}
 	return m.node.Restore(ctx, r, foreign, waitFor...)

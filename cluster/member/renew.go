@@ -12,7 +12,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
 
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/transport"
@@ -60,11 +60,11 @@ func (r *renewals) take(member string, now time.Time) error {
 func mayRenew(row state.Member, id pki.Identity, serial string, revoked bool, now time.Time) error {
 	switch {
 	case row.Name != id.Name || row.Server != id.Server || row.Agent != id.Agent:
-		return fmt.Errorf("%s: %w", id, control.ErrNotFound)
+		return fmt.Errorf("%s: %w", id, leader.ErrNotFound)
 	case revoked:
-		return fmt.Errorf("certificate %s of %s is revoked: %w", serial, id, control.ErrConflict)
+		return fmt.Errorf("certificate %s of %s is revoked: %w", serial, id, leader.ErrConflict)
 	case !row.Has(serial):
-		return fmt.Errorf("certificate %s is not recorded as one of %s: %w", serial, id, control.ErrConflict)
+		return fmt.Errorf("certificate %s is not recorded as one of %s: %w", serial, id, leader.ErrConflict)
 	}
 	return mayAdd(row, now)
 }
@@ -72,7 +72,7 @@ func mayRenew(row state.Member, id pki.Identity, serial string, revoked bool, no
 // mayAdd says whether a member's row takes one more certificate. One that is not in the row could not be revoked.
 func mayAdd(row state.Member, now time.Time) error {
 	if row.Certificates(now) >= state.MaxSerials {
-		return fmt.Errorf("member %s has %d certificates that have not ended: remove it and let it join again, or wait until one ends: %w", row.Name, state.MaxSerials, control.ErrConflict)
+		return fmt.Errorf("member %s has %d certificates that have not ended: remove it and let it join again, or wait until one ends: %w", row.Name, state.MaxSerials, leader.ErrConflict)
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func (m *Member) Renew(ctx context.Context, id pki.Identity, serial string, requ
 		return transport.Certificate{}, err
 	}
 	if _, err := pki.KeyOfRequest(request); err != nil { // it takes no place
-		return transport.Certificate{}, &control.Invalid{Fields: []control.FieldError{{Field: "request", Text: err.Error()}}}
+		return transport.Certificate{}, &leader.Invalid{Fields: []leader.FieldError{{Field: "request", Text: err.Error()}}}
 	}
 	if err := m.renewals.take(id.Name, now); err != nil {
 		return transport.Certificate{}, err
@@ -99,13 +99,13 @@ func (m *Member) Renew(ctx context.Context, id pki.Identity, serial string, requ
 func (m *Member) Record(ctx context.Context, id pki.Identity, serial string, chain []byte) error {
 	row, ok := m.State.Snapshot().Member(id.Name)
 	if !ok {
-		return fmt.Errorf("%s: %w", id, control.ErrNotFound)
+		return fmt.Errorf("%s: %w", id, leader.ErrNotFound)
 	}
 	if row.Has(serial) {
 		return nil
 	}
 	invalid := func(text string) error {
-		return &control.Invalid{Fields: []control.FieldError{{Field: "chain", Text: text}}}
+		return &leader.Invalid{Fields: []leader.FieldError{{Field: "chain", Text: text}}}
 	}
 	if len(chain) > maxChain {
 		return invalid(fmt.Sprintf("must be at most %d bytes of PEM", maxChain))

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/transport"
@@ -36,13 +36,13 @@ func TestMayRenew(t *testing.T) {
 	}{
 		{"a recorded one", row(1, 0), "live0", false, nil},
 		{"an older one that is good still", row(3, 2), "live0", false, nil},
-		{"one that is not recorded", row(1, 0), "other", false, control.ErrConflict},
-		{"none", row(1, 0), "", false, control.ErrConflict},
-		{"a revoked one", row(1, 0), "live0", true, control.ErrConflict},
-		{"of no member", state.Member{}, "live0", false, control.ErrNotFound},
-		{"of a member with other roles", server, "live0", false, control.ErrNotFound},
+		{"one that is not recorded", row(1, 0), "other", false, leader.ErrConflict},
+		{"none", row(1, 0), "", false, leader.ErrConflict},
+		{"a revoked one", row(1, 0), "live0", true, leader.ErrConflict},
+		{"of no member", state.Member{}, "live0", false, leader.ErrNotFound},
+		{"of a member with other roles", server, "live0", false, leader.ErrNotFound},
 		{"the 16th", row(15, 20), "live0", false, nil},
-		{"the 17th", row(16, 0), "live0", false, control.ErrConflict},
+		{"the 17th", row(16, 0), "live0", false, leader.ErrConflict},
 	} {
 		if err := mayRenew(c.row, id, c.serial, c.revoked, now); !errors.Is(err, c.want) || c.want == nil && err != nil {
 			t.Errorf("%s: %v, want %v", c.what, err, c.want)

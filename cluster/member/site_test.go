@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/lease"
 	"evenkeel/cluster/member"
 	"evenkeel/cluster/node"
@@ -93,7 +93,7 @@ func api(m *member.Member) http.Handler {
 		}
 		a, err := m.Admit(r.Context(), q)
 		switch {
-		case errors.Is(err, control.ErrNoLeader), errors.Is(err, control.ErrTimeout), errors.Is(err, node.ErrNotLeader), errors.Is(err, node.ErrRefused):
+		case errors.Is(err, leader.ErrNoLeader), errors.Is(err, leader.ErrTimeout), errors.Is(err, node.ErrNotLeader), errors.Is(err, node.ErrRefused):
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusForbidden)
@@ -266,8 +266,8 @@ func (s *site) create(name string, count int, loss string) {
 	s.t.Helper()
 	vc := state.VC{Name: name, MinYield: -1, OnHostLoss: loss, Groups: []state.Group{{Name: "w", Count: count, CPU: 1, Memory: 512 * mib, Image: "tiny"}}}
 	s.eventually(name+" is created", func() bool { // on a busy machine the leader may change meanwhile
-		_, err := s.leader().Create(s.t.Context(), vc, control.Call{IdempotencyKey: name})
-		if err != nil && !errors.Is(err, control.ErrNoLeader) && !errors.Is(err, control.ErrTimeout) {
+		_, err := s.leader().Create(s.t.Context(), vc, leader.Call{IdempotencyKey: name})
+		if err != nil && !errors.Is(err, leader.ErrNoLeader) && !errors.Is(err, leader.ErrTimeout) {
 			s.t.Fatal(err)
 		}
 		return err == nil

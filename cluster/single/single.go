@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
@@ -47,7 +47,7 @@ type Options struct {
 
 // Cluster is a running cluster.
 type Cluster struct {
-	*control.Control
+	*leader.Service
 	State *state.Store
 
 	failed chan error
@@ -93,12 +93,12 @@ func (c *Cluster) start(ctx context.Context, o Options, n *node.Node, wg *sync.W
 	if inspect == nil {
 		inspect = func(img state.Image) (state.Image, error) { return img, nil }
 	}
-	c.Control = control.New(control.Options{State: c.State, Log: n, Settings: o.Settings, Hosts: slices.Sorted(maps.Keys(hosts)),
+	c.Service = leader.New(leader.Options{State: c.State, Log: n, Settings: o.Settings, Hosts: slices.Sorted(maps.Keys(hosts)),
 		Inspect: inspect, Logger: o.Logger, Period: o.Step, Clock: o.Agent.Clock,
 		Console: func(ctx context.Context, host, vm string) (io.ReadWriteCloser, error) {
 			h, ok := hosts[host]
 			if !ok {
-				return nil, fmt.Errorf("host %s: %w", host, control.ErrNotFound)
+				return nil, fmt.Errorf("host %s: %w", host, leader.ErrNotFound)
 			}
 			return h.Console(ctx, vm)
 		},
@@ -124,10 +124,10 @@ func (c *Cluster) start(ctx context.Context, o Options, n *node.Node, wg *sync.W
 	wg.Go(func() { c.Guard(ctx) })
 	for name, h := range hosts {
 		a := o.Agent
-		a.Host, a.Hypervisor, a.Leader, a.Log = name, h, c.Control, o.Logger
+		a.Host, a.Hypervisor, a.Leader, a.Log = name, h, c.Service, o.Logger
 		a.MigrateURI = name // several hosts in one process are simulated ones, which know each other by name
 		a.Recorder, a.Step = recorders[name], o.Step
-		a.Peers = c.Control.Peers
+		a.Peers = c.Service.Peers
 		a.State = agent.StateFile(filepath.Join(o.Dir, "agents", name+".json"))
 		wg.Go(func() {
 			if err := agent.Run(ctx, a); err != nil {

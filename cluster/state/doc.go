@@ -12,6 +12,6 @@
 //     holds is rejected with ErrConflict, to be planned again.
 //
 // The package knows neither Raft nor hypervisors: cluster/node feeds it log
-// entries, cluster/control reads its snapshots. It never decides where a VM
+// entries, cluster/leader reads its snapshots. It never decides where a VM
 // goes; it only refuses what would break a host's limits.
 package state

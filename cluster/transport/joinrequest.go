@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/pki"
 )
 
@@ -65,11 +65,11 @@ func ParseJoin(body []byte) (JoinRequest, error) {
 	return q, nil
 }
 
-// Check checks the form and the length of every field: nil, or a *control.Invalid that names all that are wrong. It parses no
+// Check checks the form and the length of every field: nil, or a *leader.Invalid that names all that are wrong. It parses no
 // certificate.
 func (q JoinRequest) Check() error {
-	var faults []control.FieldError
-	fault := func(field, text string) { faults = append(faults, control.FieldError{Field: field, Text: text}) }
+	var faults []leader.FieldError
+	fault := func(field, text string) { faults = append(faults, leader.FieldError{Field: field, Text: text}) }
 	if raw, err := hex.DecodeString(q.ID); err != nil || len(q.ID) != joinIDDigits || hex.EncodeToString(raw) != q.ID {
 		fault("id", fmt.Sprintf("must be %d digits of lower-case hexadecimal", joinIDDigits))
 	}
@@ -93,7 +93,7 @@ func (q JoinRequest) Check() error {
 		}
 	}
 	if len(faults) > 0 {
-		return &control.Invalid{Fields: faults}
+		return &leader.Invalid{Fields: faults}
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 )
 
 func goodJoin() JoinRequest {
@@ -54,7 +54,7 @@ func TestJoinRequestCheck(t *testing.T) {
 		q := goodJoin()
 		c.change(&q)
 		err := q.Check()
-		var invalid *control.Invalid
+		var invalid *leader.Invalid
 		switch {
 		case c.field == "" && err != nil:
 			t.Errorf("%s: %v", c.what, err)

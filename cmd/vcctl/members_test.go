@@ -16,7 +16,7 @@ import (
 	"evenkeel/api/server"
 	"evenkeel/api/v1"
 	"evenkeel/cluster/audit"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/member"
 	"evenkeel/cluster/pki"
 	"evenkeel/test/site"
@@ -108,10 +108,10 @@ func (o *outside) State() v1.SetupState {
 
 func (o *outside) entered(err error) error {
 	if errors.Is(err, member.ErrMember) {
-		return &control.Exists{Field: "member", Text: err.Error()}
+		return &leader.Exists{Field: "member", Text: err.Error()}
 	}
 	if errors.Is(err, pki.ErrToken) {
-		return &control.Invalid{Fields: []control.FieldError{{Field: "token", Text: err.Error()}}}
+		return &leader.Invalid{Fields: []leader.FieldError{{Field: "token", Text: err.Error()}}}
 	}
 	return err
 }

@@ -16,7 +16,7 @@ import (
 	"evenkeel/api/server"
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/audit"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/single"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
@@ -95,7 +95,7 @@ func startCluster(env *testscript.Env) (address, dir string, err error) {
 		_ = whole.Close()
 		_ = world.Close()
 	})
-	if _, _, err := whole.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/boot/tiny"}, control.Call{}); err != nil {
+	if _, _, err := whole.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/boot/tiny"}, leader.Call{}); err != nil {
 		return "", "", err
 	}
 	hash, err := server.EnsureAdminToken(filepath.Join(dir, "admin.token"))
@@ -115,7 +115,7 @@ func startCluster(env *testscript.Env) (address, dir string, err error) {
 		return "", "", err
 	}
 	env.Defer(func() { _ = trail.Close() })
-	api := server.New(whole.Control, server.Options{Tokens: []server.TokenHash{hash}, Version: "test", Logger: quiet, Audit: trail})
+	api := server.New(whole.Service, server.Options{Tokens: []server.TokenHash{hash}, Version: "test", Logger: quiet, Audit: trail})
 	wg.Go(func() { _ = api.Serve(ctx, listener, certs.TLS()) })
 	return "https://" + listener.Addr().String(), dir, whole.AwaitReady(ctx)
 }

@@ -130,7 +130,7 @@ func dev(c *cli.Context) error {
 			log.Error("close the log", "error", err)
 		}
 	}()
-	if err := f.seed(c.Context, cluster.Control, c.String("guest"), dir, log); err != nil {
+	if err := f.seed(c.Context, cluster.Service, c.String("guest"), dir, log); err != nil {
 		return err
 	}
 	return serve(c, cluster, f, listener, dir, log)
@@ -220,7 +220,7 @@ func serve(c *cli.Context, cluster *single.Cluster, f *fleet, listener net.Liste
 		return err
 	}
 	defer trail.Close() //nolint:errcheck // what was added is written
-	api := server.New(cluster.Control, server.Options{Tokens: []server.TokenHash{token}, Version: version, Logger: log, Audit: trail, Gatherer: prometheus.DefaultGatherer})
+	api := server.New(cluster.Service, server.Options{Tokens: []server.TokenHash{token}, Version: version, Logger: log, Audit: trail, Gatherer: prometheus.DefaultGatherer})
 	ctx, cancel := context.WithCancel(c.Context)
 	defer cancel()
 	served := make(chan error, 1)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/imagefile"
@@ -188,7 +188,7 @@ func defaultGuestDir() string {
 
 // seed puts the tiny guest into an empty catalogue, and on simulated hosts the
 // name of a disk image as well.
-func (f *fleet) seed(ctx context.Context, ctl *control.Control, guest, dir string, log *slog.Logger) error {
+func (f *fleet) seed(ctx context.Context, ctl *leader.Service, guest, dir string, log *slog.Logger) error {
 	v, err := ctl.View(ctx, true)
 	if err != nil {
 		return err
@@ -214,7 +214,7 @@ func (f *fleet) seed(ctx context.Context, ctl *control.Control, guest, dir strin
 		images = images[:2]
 	}
 	for _, img := range images {
-		if _, _, err := ctl.AddImage(ctx, img, control.Call{}); err != nil {
+		if _, _, err := ctl.AddImage(ctx, img, leader.Call{}); err != nil {
 			return err
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"evenkeel/api/v1"
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/audit"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/member"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/pki"
@@ -362,12 +362,12 @@ func (d *memberDaemon) Init(ctx context.Context, q v1.SetupInit) (v1.SetupAnswer
 	d.entering.Lock()
 	defer d.entering.Unlock()
 	if !d.conf.Server {
-		return v1.SetupAnswer{}, &control.Invalid{Fields: []control.FieldError{{Field: "server", Text: "is false in the configuration of this host: the first member must be a server"}}}
+		return v1.SetupAnswer{}, &leader.Invalid{Fields: []leader.FieldError{{Field: "server", Text: "is false in the configuration of this host: the first member must be a server"}}}
 	}
 	set := state.DefaultSettings()
 	if y := q.MinYield; y != nil {
 		if !(*y >= 0 && *y <= 1) {
-			return v1.SetupAnswer{}, &control.Invalid{Fields: []control.FieldError{{Field: "minYield", Text: "must be from 0 to 1"}}}
+			return v1.SetupAnswer{}, &leader.Invalid{Fields: []leader.FieldError{{Field: "minYield", Text: "must be from 0 to 1"}}}
 		}
 		set.MinYield = *y
 	}
@@ -406,7 +406,7 @@ func (d *memberDaemon) Join(ctx context.Context, q v1.SetupJoin) (v1.SetupAnswer
 	d.entering.Lock()
 	defer d.entering.Unlock()
 	if len(q.Addresses) == 0 {
-		return v1.SetupAnswer{}, &control.Invalid{Fields: []control.FieldError{{Field: "addresses", Text: "name at least one server, host:port"}}}
+		return v1.SetupAnswer{}, &leader.Invalid{Fields: []leader.FieldError{{Field: "addresses", Text: "name at least one server, host:port"}}}
 	}
 	boot, err := d.conf.bootID()
 	if err != nil {
@@ -438,7 +438,7 @@ func (d *memberDaemon) certified() error {
 		err = fmt.Errorf("the certificate is of %s, and this host is %s", id, d.conf.Name)
 	}
 	if err != nil {
-		return &control.Invalid{Fields: []control.FieldError{{Field: "pki", Text: err.Error()}}}
+		return &leader.Invalid{Fields: []leader.FieldError{{Field: "pki", Text: err.Error()}}}
 	}
 	return nil
 }
@@ -447,22 +447,22 @@ func (d *memberDaemon) certified() error {
 func (d *memberDaemon) entryError(err error) error {
 	switch said, detail := transport.AnswerOf(err); said {
 	case transport.Forbidden:
-		return &control.Invalid{Fields: []control.FieldError{{Field: "token", Text: detail}}}
+		return &leader.Invalid{Fields: []leader.FieldError{{Field: "token", Text: detail}}}
 	case transport.Conflict:
-		return fmt.Errorf("the cluster does not let this host in: %s: %w", detail, control.ErrConflict)
+		return fmt.Errorf("the cluster does not let this host in: %s: %w", detail, leader.ErrConflict)
 	case transport.Malformed:
-		return &control.Invalid{Fields: []control.FieldError{{Field: "request", Text: detail}}}
+		return &leader.Invalid{Fields: []leader.FieldError{{Field: "request", Text: detail}}}
 	case transport.Leaderless:
-		return fmt.Errorf("the cluster lets no member in now: %s: %w", detail, control.ErrNoLeader)
+		return fmt.Errorf("the cluster lets no member in now: %s: %w", detail, leader.ErrNoLeader)
 	}
 	if errors.Is(err, member.ErrMember) {
-		return &control.Exists{Field: "member", Text: err.Error() + "; to enter another, move its VMs away, stop vcd and run: " + d.conf.requireEmpty()}
+		return &leader.Exists{Field: "member", Text: err.Error() + "; to enter another, move its VMs away, stop vcd and run: " + d.conf.requireEmpty()}
 	}
 	if errors.Is(err, member.ErrCertificate) {
-		return &control.Invalid{Fields: []control.FieldError{{Field: "pki", Text: err.Error()}}}
+		return &leader.Invalid{Fields: []leader.FieldError{{Field: "pki", Text: err.Error()}}}
 	}
 	if errors.Is(err, pki.ErrToken) {
-		return &control.Invalid{Fields: []control.FieldError{{Field: "token", Text: err.Error()}}}
+		return &leader.Invalid{Fields: []leader.FieldError{{Field: "token", Text: err.Error()}}}
 	}
 	return err
 }

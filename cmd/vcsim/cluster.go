@@ -14,7 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"evenkeel/cluster/agent"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/single"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
@@ -80,7 +80,7 @@ func start(ctx context.Context, dir string, world *simulated.World) (*single.Clu
 	}
 	err = c.AwaitReady(ctx)
 	if _, known := c.State.Snapshot().Image("tiny"); err == nil && !known {
-		_, _, err = c.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/simulated/vmlinuz"}, control.Call{})
+		_, _, err = c.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/simulated/vmlinuz"}, leader.Call{})
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -89,7 +89,7 @@ func start(ctx context.Context, dir string, world *simulated.World) (*single.Clu
 }
 
 // awaitRunning waits until every VM that was admitted runs.
-func awaitRunning(ctx context.Context, r *single.Cluster) (*control.View, error) {
+func awaitRunning(ctx context.Context, r *single.Cluster) (*leader.View, error) {
 	for {
 		v, err := r.View(ctx, false)
 		if err != nil {
@@ -140,9 +140,9 @@ func measure(ctx context.Context, out io.Writer, hosts, vms, largest int, seed u
 		spec := state.VC{Name: fmt.Sprintf("vc%d", i), MinYield: -1, Groups: []state.Group{{Name: "g", Count: n,
 			CPU: 0.1 * float64(1+rng.IntN(12)), Memory: int64(1+rng.IntN(4)) << 29}}}
 		t := time.Now()
-		_, err := r.Create(ctx, spec, control.Call{})
+		_, err := r.Create(ctx, spec, leader.Call{})
 		took = append(took, time.Since(t))
-		var no *control.Refused
+		var no *leader.Refused
 		switch {
 		case err == nil:
 			admitted += n
@@ -192,7 +192,7 @@ func measure(ctx context.Context, out io.Writer, hosts, vms, largest int, seed u
 }
 
 // facts of a state that a restart must keep.
-func facts(v *control.View) string {
+func facts(v *leader.View) string {
 	c := state.CountPhases(v.VMs())
 	return fmt.Sprintf("%d virtual clusters, %d VMs, %d running, minimum yield %.9f", len(v.VCs()), len(v.VMs()), c.Running, v.MinYield())
 }

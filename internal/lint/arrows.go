@@ -60,10 +60,10 @@ var arrows = map[string][]string{
 
 	"cluster/node":      {"cluster/state", "cluster/lease", "internal/statefile"},
 	"cluster/waits":     {"cluster/state"},
-	"cluster/control":   {"cluster/scheduler/...", "cluster/audit", "cluster/waits", "cluster/state", "cluster/lease", "cluster/history", "cluster/agent", "cluster/node", "allocator", "migration", "forecast", "hypervisor"},
-	"cluster/single":    {"cluster/state", "cluster/agent", "cluster/node", "cluster/control", "hypervisor"},
+	"cluster/leader":    {"cluster/scheduler/...", "cluster/audit", "cluster/waits", "cluster/state", "cluster/lease", "cluster/history", "cluster/agent", "cluster/node", "allocator", "migration", "forecast", "hypervisor"},
+	"cluster/single":    {"cluster/state", "cluster/agent", "cluster/node", "cluster/leader", "hypervisor"},
 	"cluster/pki":       {"internal/secretfile", "internal/statefile"},
-	"cluster/transport": {"cluster/audit", "cluster/pki", "hypervisor", "cluster/state", "cluster/lease", "cluster/history", "forecast", "cluster/agent", "cluster/node", "cluster/control"},
+	"cluster/transport": {"cluster/audit", "cluster/pki", "hypervisor", "cluster/state", "cluster/lease", "cluster/history", "forecast", "cluster/agent", "cluster/node", "cluster/leader"},
 	"cluster/member":    {"cluster/...", "hypervisor", "internal/secretfile", "internal/statefile"},
 
 	// Speak to people and programs.

@@ -51,7 +51,7 @@ func checkCalls(r *Repo) (findings []Finding) {
 			case within(f.Dir, "cluster/scheduler") && slices.Contains([]string{"context", "sync", "os", "net", "net/http", "log/slog"}, from):
 				add("and only run.go of a scheduler does anything", "let the value come in with the call")
 			case from == "crypto/rand" || strings.HasPrefix(from, "github.com/oklog/ulid"):
-				add("and "+f.Dir+" must give the same answer for the same input", "let ids come in with the command; cluster/control makes them")
+				add("and "+f.Dir+" must give the same answer for the same input", "let ids come in with the command; cluster/leader makes them")
 			}
 		})
 	}

@@ -250,14 +250,14 @@ func TestWayOut(t *testing.T) {
 func TestCrashed(t *testing.T) {
 	inC := "level=INFO x\nSIGSEGV: segmentation violation\nPC=0x7f m=10 sigcode=1 addr=0xe0\nsignal arrived during cgo execution\n\ngoroutine 4163 gp=0x2 m=10 [syscall]:\n" +
 		"runtime.cgocall(0x1, 0x2)\n\t/usr/local/go/src/runtime/cgocall.go:167\nlibvirt.org/go/libvirt._Cfunc_virConnectGetAllDomainStatsWrapper(0x7f)\n\t_cgo_gotypes.go:3056\n"
-	own := "panic: runtime error: index out of range [3] with length 3\n\ngoroutine 9 [running]:\nevenkeel/cluster/control.plan(0x1)\n\tplan.go:3\n"
+	own := "panic: runtime error: index out of range [3] with length 3\n\ngoroutine 9 [running]:\nevenkeel/cluster/leader.plan(0x1)\n\tplan.go:3\n"
 	for _, c := range []struct {
 		said            string
 		panics, library string
 	}{
 		{"level=INFO msg=\"no panic: all is well\"\n", "", ""},
 		{inC, "", "SIGSEGV: segmentation violation in libvirt.org/go/libvirt._Cfunc_virConnectGetAllDomainStatsWrapper"},
-		{own, "panic: runtime error: index out of range [3] with length 3 in evenkeel/cluster/control.plan", ""},
+		{own, "panic: runtime error: index out of range [3] with length 3 in evenkeel/cluster/leader.plan", ""},
 	} {
 		panics, library := Crashed(c.said)
 		if got := strings.Join(panics, "; "); got != c.panics {

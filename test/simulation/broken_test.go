@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/state"
 )
 
@@ -80,14 +80,14 @@ func (l longLease) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, err
 }
 
 // 2. The log answers clients before an entry is committed.
-var ackBeforeCommit = broken{name: "ack before commit", log: func(s *sim, l control.Log) control.Log { return hasty{l, s} }}
+var ackBeforeCommit = broken{name: "ack before commit", log: func(s *sim, l leader.Log) leader.Log { return hasty{l, s} }}
 
 type hasty struct {
-	control.Log
+	leader.Log
 	s *sim
 }
 
-func (l hasty) Apply(ctx context.Context, entry []byte) (uint64, error, error) { //nolint:staticcheck // control.Log says so
+func (l hasty) Apply(ctx context.Context, entry []byte) (uint64, error, error) { //nolint:staticcheck // leader.Log says so
 	_, body, err := state.Decode(entry)
 	if plan, is := body.(*state.Plan); err != nil || !l.Leads() || !is || plan.Operation == nil {
 		return l.Log.Apply(ctx, entry) // the loop would see no end of what it does
@@ -111,7 +111,7 @@ var withoutProof = broken{name: "restart without proof", leading: func(ctx conte
 	}
 }}
 
-func propose(ctx context.Context, apply func(context.Context, []byte) (uint64, error, error), kind state.Kind, body any) { //nolint:staticcheck // control.Log says so
+func propose(ctx context.Context, apply func(context.Context, []byte) (uint64, error, error), kind state.Kind, body any) { //nolint:staticcheck // leader.Log says so
 	if entry, err := state.Encode(kind, time.Now(), body); err == nil {
 		_, _, _ = apply(ctx, entry)
 	}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/lease"
 	"evenkeel/cluster/scheduler/admission"
 	"evenkeel/cluster/scheduler/placement"
@@ -414,7 +414,7 @@ func (s *sim) replay() {
 	}
 }
 
-func hostOf(v *control.View, name string) control.HostView {
+func hostOf(v *leader.View, name string) leader.HostView {
 	h, _ := v.Host(name)
 	return v.HostView(h)
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/state"
 )
 
@@ -218,7 +218,7 @@ func (s *sim) request(ctx context.Context, rng *rand.Rand, id, n int, name strin
 		cancel()
 		switch {
 		case err == nil:
-		case errors.Is(err, errRefused), errors.Is(err, control.ErrNoLeader):
+		case errors.Is(err, errRefused), errors.Is(err, leader.ErrNoLeader):
 			g = got{Is: "refused"}
 			_ = wait(ctx, 500*time.Millisecond)
 			continue // nothing happened
@@ -241,13 +241,13 @@ func (s *sim) request(ctx context.Context, rng *rand.Rand, id, n int, name strin
 
 // act at the leader.
 func (p *serving) act(ctx context.Context, name string, w want, key string) (got, error) {
-	c := control.Call{IdempotencyKey: key}
+	c := leader.Call{IdempotencyKey: key}
 	var err error
 	switch w.Verb {
 	case "create":
 		_, err = p.ctl.Create(ctx, p.s.spec(name, w.Count), c)
 	case "scale":
-		_, err = p.ctl.Scale(ctx, name, control.Scale{Count: &w.Count}, c)
+		_, err = p.ctl.Scale(ctx, name, leader.Scale{Count: &w.Count}, c)
 	case "start":
 		_, err = p.ctl.Start(ctx, name, c)
 	case "stop":
@@ -265,10 +265,10 @@ func (p *serving) act(ctx context.Context, name string, w want, key string) (got
 		}
 		return got{Is: "is", Count: vc.Groups[0].Count, Goal: vc.Goal}, nil
 	}
-	var full *control.Refused
-	var frozen *control.FrozenError
-	var exists *control.Exists
-	var invalid *control.Invalid
+	var full *leader.Refused
+	var frozen *leader.FrozenError
+	var exists *leader.Exists
+	var invalid *leader.Invalid
 	switch {
 	case err == nil:
 		return got{Is: "done"}, nil
@@ -276,9 +276,9 @@ func (p *serving) act(ctx context.Context, name string, w want, key string) (got
 		return got{Is: "refused"}, nil
 	case errors.As(err, &exists):
 		return got{Is: "taken"}, nil
-	case errors.Is(err, control.ErrNotFound):
+	case errors.Is(err, leader.ErrNotFound):
 		return got{Is: "absent"}, nil
-	case errors.Is(err, control.ErrConflict):
+	case errors.Is(err, leader.ErrConflict):
 		return got{Is: "refused"}, nil
 	}
 	return got{}, err

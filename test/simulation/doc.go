@@ -5,7 +5,7 @@
 // leaders that stand still, hypervisors that fail or hang, clocks that run at different rates.
 //
 // What decides is the product's own: state, Raft (cluster/node), the leader's service
-// (cluster/control), agents, leases. What is played is the world around it: the network, power,
+// (cluster/leader), agents, leases. What is played is the world around it: the network, power,
 // watchdogs, fence devices, operators, clients, and the hosts' hypervisor (hypervisor/simulated).
 // The agents' way to the leader is played, too, at the interface agent.Leader, with the rules of
 // cluster/transport (sessions, numbered calls, a stream with a silence that ends it, one hop of relay):

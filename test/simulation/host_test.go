@@ -459,13 +459,13 @@ type fences struct {
 	from string
 }
 
-// Has implements control.Fence.
+// Has implements leader.Fence.
 func (f fences) Has(name string) bool { return f.s.hosts[name].device != "" }
 
-// Test implements control.Fence.
+// Test implements leader.Fence.
 func (f fences) Test(context.Context, string) (string, error) { return "power is on or off", nil }
 
-// Off implements control.Fence: the device is on a network of its own.
+// Off implements leader.Fence: the device is on a network of its own.
 func (f fences) Off(ctx context.Context, name string) (string, error) {
 	h := f.s.hosts[name]
 	f.s.count("fence devices set to work")

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/lease"
 )
 
@@ -167,7 +167,7 @@ func (l *link) Desired(context.Context, string) (agent.Desired, <-chan struct{},
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.alive {
-		return agent.Desired{}, nil, fmt.Errorf("%w is heard: %w", control.ErrNoLeader, l.why)
+		return agent.Desired{}, nil, fmt.Errorf("%w is heard: %w", leader.ErrNoLeader, l.why)
 	}
 	return l.desired, l.changed, nil
 }

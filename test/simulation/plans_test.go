@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/state"
 )
 
@@ -25,15 +25,15 @@ func (s *sim) plan(p step, a, b string) error {
 		}
 		switch p.verb {
 		case "undrain":
-			return l.ctl.Undrain(ctx, host, control.Call{})
+			return l.ctl.Undrain(ctx, host, leader.Call{})
 		case "drain":
-			_, err := l.ctl.Drain(ctx, host, control.DrainRequest{OnBlocked: "skip", MaxBytes: &bytes, Reason: "a test"}, control.Call{})
+			_, err := l.ctl.Drain(ctx, host, leader.DrainRequest{OnBlocked: "skip", MaxBytes: &bytes, Reason: "a test"}, leader.Call{})
 			if err == nil {
 				s.count("drains begun")
 			}
 			return err
 		}
-		r, err := l.ctl.Rebalance(ctx, control.RebalanceRequest{MaxBytes: &bytes, Text: "a test"}, control.Call{})
+		r, err := l.ctl.Rebalance(ctx, leader.RebalanceRequest{MaxBytes: &bytes, Text: "a test"}, leader.Call{})
 		if err == nil && len(r.Plan.Steps) > 0 {
 			s.count("re-balances begun")
 		}
@@ -59,11 +59,11 @@ func (s *sim) anyHost(snap *state.Snapshot, drained bool) string {
 
 // undrain all hosts, and have no more plans made.
 func (s *sim) undrain(ctx context.Context, l *serving) error {
-	_, err := l.ctl.Settings(ctx, func(set *state.Settings) error { set.Moves.Mode = state.MovesOff; return nil }, control.Call{})
+	_, err := l.ctl.Settings(ctx, func(set *state.Settings) error { set.Moves.Mode = state.MovesOff; return nil }, leader.Call{})
 	faults := []error{err}
 	for _, h := range l.store.Snapshot().Hosts() {
 		if h.Drain.State != "" {
-			faults = append(faults, l.ctl.Undrain(ctx, h.Name, control.Call{}))
+			faults = append(faults, l.ctl.Undrain(ctx, h.Name, leader.Call{}))
 		}
 	}
 	return errors.Join(faults...)

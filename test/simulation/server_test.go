@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/lease"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/state"
@@ -43,7 +43,7 @@ type serving struct {
 	store  *state.Store
 	made   int // which cluster it makes, if it finds none
 	node   *node.Node
-	ctl    *control.Control
+	ctl    *leader.Service
 	leads  atomic.Uint64
 	door   door
 	group  sync.WaitGroup
@@ -84,11 +84,11 @@ func (v *server) start(bare bool) error {
 		return fmt.Errorf("start server %s: %w", v.name, err)
 	}
 	v.used = true
-	var log control.Log = gatedLog{p}
+	var log leader.Log = gatedLog{p}
 	if v.s.o.broken.log != nil {
 		log = v.s.o.broken.log(v.s, log)
 	}
-	p.ctl = control.New(control.Options{State: p.store, Log: log, Settings: v.s.o.settings, Logger: v.s.log, Clock: v.clock,
+	p.ctl = leader.New(leader.Options{State: p.store, Log: log, Settings: v.s.o.settings, Logger: v.s.log, Clock: v.clock,
 		Inspect: func(img state.Image) (state.Image, error) { return img, nil }, Fence: fences{v.s, v.name},
 		Entropy: rand.NewChaCha8(v.s.entropy()), Period: v.s.o.period()})
 	v.mu.Lock()
@@ -160,7 +160,7 @@ type gatedLog struct{ p *serving }
 func (g gatedLog) Leads() bool    { return g.p.node.Leads() }
 func (g gatedLog) Leader() string { return g.p.node.Leader() }
 
-func (g gatedLog) Apply(ctx context.Context, entry []byte) (uint64, error, error) { //nolint:staticcheck // control.Log says so
+func (g gatedLog) Apply(ctx context.Context, entry []byte) (uint64, error, error) { //nolint:staticcheck // leader.Log says so
 	g.p.gate()
 	index, outcome, err := g.p.node.Apply(ctx, entry)
 	g.p.gate()
@@ -192,7 +192,7 @@ func (p *serving) gate() {
 }
 
 // errNoServer: the server that was asked neither leads nor knows which one does.
-var errNoServer = fmt.Errorf("asked a server that knows no leader: %w", control.ErrNoLeader)
+var errNoServer = fmt.Errorf("asked a server that knows no leader: %w", leader.ErrNoLeader)
 
 // ask the leader through a server, which forwards the question at most once.
 func ask[T any](ctx context.Context, s *sim, from, at string, f func(context.Context, *serving) (T, error)) (T, error) {
@@ -220,7 +220,7 @@ func serve[T any](ctx context.Context, s *sim, at string, handed bool, f func(co
 	default:
 		a, err := call(ctx, s.ctx, s.net, at, l.address, func(ctx context.Context) (T, error) { return serve(ctx, s, l.address, true, f) })
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = fmt.Errorf("%w: %w", control.ErrTimeout, err)
+			err = fmt.Errorf("%w: %w", leader.ErrTimeout, err)
 		}
 		return a, err
 	}

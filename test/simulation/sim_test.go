@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor/simulated"
@@ -49,7 +49,7 @@ type options struct {
 type broken struct {
 	name    string
 	agent   func(*host, agent.Leader) agent.Leader
-	log     func(*sim, control.Log) control.Log
+	log     func(*sim, leader.Log) leader.Log
 	leading func(context.Context, *serving) // runs beside the leader's service
 }
 
@@ -307,8 +307,8 @@ func (s *sim) form() error {
 	var err error
 	if !s.eventually(time.Minute, func() bool {
 		err = s.withLeader(func(ctx context.Context, p *serving) error {
-			_, _, err := p.ctl.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, control.Call{})
-			if exists := (*control.Exists)(nil); errors.As(err, &exists) { // an earlier try was heeded after all
+			_, _, err := p.ctl.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, leader.Call{})
+			if exists := (*leader.Exists)(nil); errors.As(err, &exists) { // an earlier try was heeded after all
 				return nil
 			}
 			return err

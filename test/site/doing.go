@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"strings"
 
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/test/patience"
 )
 
 // Doing is what a cluster does, for a test that waits: it has nothing that changes while the cluster makes no progress.
-func Doing(v *control.View) string {
+func Doing(v *leader.View) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "leader %q, minimum yield %.3f", v.Leader, v.MinYield())
 	for _, h := range v.Hosts() {
@@ -63,7 +63,7 @@ func (s *Site) Await(ctx context.Context, what string, ok func() bool) error {
 }
 
 // Ready is how many hosts are ready.
-func Ready(v *control.View) (n int) {
+func Ready(v *leader.View) (n int) {
 	for _, h := range v.Hosts() {
 		if v.HostView(h).State == "ready" {
 			n++

@@ -19,7 +19,7 @@ import (
 	"evenkeel/api/server"
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/audit"
-	"evenkeel/cluster/control"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/lease"
 	"evenkeel/cluster/member"
 	"evenkeel/cluster/node"
@@ -45,7 +45,7 @@ type Options struct {
 	CPU    float64
 	Memory int64
 	Lease  time.Duration
-	Fence  control.Fence
+	Fence  leader.Fence
 	// Backups of every server, into a directory of its own; 0 = none.
 	Backups time.Duration
 	// Network of the members and their clients; nil: TCP on loopback. In a bubble of testing/synctest it must be one in memory.
@@ -203,7 +203,7 @@ func (s *Site) First(ctx context.Context) error {
 			failed = nil // by the attempt before
 		}
 		if _, there := m.State.Snapshot().Image("tiny"); failed == nil && !there {
-			_, _, failed = m.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, control.Call{})
+			_, _, failed = m.AddImage(ctx, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}, leader.Call{})
 		}
 		return failed == nil
 	})

@@ -1,0 +1,70 @@
+package leader
+
+import (
+	"context"
+	"time"
+
+	"evenkeel/cluster/scheduler/admission"
+	"evenkeel/cluster/scheduler/rightsizing"
+	"evenkeel/cluster/state"
+)
+
+// RightsizingStatus is the present status of rightsizing.
+type RightsizingStatus struct {
+	rightsizing.Status
+	Settings  state.RightsizingSettings // with defaults
+	Waiting   []string                  // VMs that were preempted and wait for room, by name
+	Admission AdmissionStatus
+}
+
+// RightsizingStats are counted since the server began to lead.
+type RightsizingStats struct {
+	rightsizing.Stats
+	Margins [len(boldnesses)]MarginStatus
+	Quality float64 // below 0: not known
+}
+
+// evaluated takes in a result: the margin of admission follows it, and so may VMs that wait for room, which follows what is seen
+// besides the state.
+func (t *term) evaluated(s *state.Snapshot, out rightsizing.Result, now time.Time) {
+	t.admissionMargin.observe(&out, now, t.c.o.Period)
+	if waitsAgain(s, now) || out.Mode == state.RightsizingOn && s.AnyQueued() {
+		t.evaluations.Add(1)
+		t.c.wakeLoop()
+	}
+}
+
+// waitsAgain says whether a VM that was preempted may start again.
+func waitsAgain(s *state.Snapshot, now time.Time) bool {
+	found := false
+	s.EachVM(func(vm *state.VM) bool {
+		found = admission.ComesBack(vm, now)
+		return !found
+	})
+	return found
+}
+
+// Rightsizing returns the present status of rightsizing. Only the leader has it.
+func (c *Service) Rightsizing(ctx context.Context) (RightsizingStatus, error) {
+	s, err := c.before(ctx, "rightsizing")
+	if err != nil {
+		return RightsizingStatus{}, err
+	}
+	t := c.current.Load()
+	meta, _ := s.Meta()
+	out := RightsizingStatus{Status: t.rightsizing.Status(), Settings: meta.Settings.Rightsizing.WithDefaults(), Admission: t.admission(s)}
+	s.EachVM(func(vm *state.VM) bool {
+		if vm.PreemptedAt > 0 && vm.Goal == state.GoalStop {
+			out.Waiting = append(out.Waiting, vm.Name)
+		}
+		return true
+	})
+	return out, nil
+}
+
+// RightsizingStats returns the counts of a server that leads.
+func (c *Service) RightsizingStats() RightsizingStats {
+	t := c.current.Load()
+	margin := t.admissionMargin.last()
+	return RightsizingStats{Stats: t.rightsizing.Stats(), Margins: [len(boldnesses)]MarginStatus(marginsOf(margin)), Quality: margin.Quality}
+}

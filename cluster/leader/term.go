@@ -1,0 +1,91 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"evenkeel/cluster/scheduler/admission"
+	"evenkeel/cluster/scheduler/drain"
+	"evenkeel/cluster/scheduler/failover"
+	"evenkeel/cluster/scheduler/moves"
+	"evenkeel/cluster/scheduler/placement"
+	"evenkeel/cluster/scheduler/rebalance"
+	"evenkeel/cluster/scheduler/rightsizing"
+	"evenkeel/cluster/state"
+)
+
+// term is what this server knows in one term in which it leads, besides the state. StartTerm makes another one; nothing of a
+// term outlives it. A caller that began in a term goes on with that one: once the term is over it grants nothing, records no
+// loss and proposes nothing of its own, whatever leads by then.
+type term struct {
+	c      *Service // what outlives the term
+	number uint64   // 0: this server has not led yet
+
+	// Each part has its own lock, or none where one goroutine uses it. No part calls another with its lock taken, but to read
+	// reports.
+	reports         liveReports
+	desired         desiredCache
+	clocks          hostClocks
+	duplicates      duplicates
+	waiting         waiting
+	admissionMargin *admissionMargin
+	failover        *failover.Runner
+	rightsizing     *rightsizing.Runner
+	moves           *moves.Runner
+	rebalance       *rebalance.Runner
+	drains          *drain.Runner
+	queue           admission.QueueCache // under planning
+
+	evaluations atomic.Uint64 // of needs after which VMs may be started again
+	relisted    atomic.Uint64 // counts changes of what migrations left behind, or bring
+}
+
+// newTerm makes a term that begins now: nothing is known of any host, and each lease counts as renewed now.
+func (c *Service) newTerm(number uint64) *term {
+	t := &term{c: c, number: number, reports: newLiveReports(), desired: newDesiredCache(), clocks: newHostClocks(), admissionMargin: newAdmissionMargin()}
+	o := failover.Options{Lease: c.o.Lease, Clock: c.o.Clock, Now: c.o.Now, Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Propose: t.propose,
+		Unknown: func(err error) bool { return errors.Is(err, ErrTimeout) }, Report: t.reports.hypervisor, Changed: c.wakeLoop}
+	if c.o.Fence != nil {
+		o.Fence = countedFence{c.o.Fence, &c.fenced}
+	}
+	t.failover = failover.New(o)
+	t.rightsizing = rightsizing.New(rightsizing.Options{Period: c.o.Period, Now: c.o.Now, Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Propose: t.propose,
+		Unavailable: t.failover.Unavailable, Measured: t.reports.measured, Evaluated: t.evaluated})
+	t.rebalance = rebalance.NewRunner(rebalance.RunnerOptions{Log: c.log, Now: c.o.Now, NewID: c.ids.next, Propose: t.propose, Env: t.env, Observation: t.reports.fleet,
+		Silent: func(s *state.Snapshot) string { return someNames(t.failover.Unreported(s)) }, Queue: admission.Queue})
+	t.moves = moves.NewRunner(moves.RunnerOptions{Log: c.log, Propose: t.propose, Routes: t.reports.routes, Synced: t.reports.synced, Replan: t.rebalance.Replan})
+	t.drains = drain.NewRunner(drain.RunnerOptions{Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Turn: c.turn, Drained: c.inflight.drained, Propose: t.propose,
+		Env: t.env, Inventory: t.reports.inventory, Fleet: t.drainFleet})
+	return t
+}
+
+// over says whether another term has begun.
+func (t *term) over() bool { return t.c.current.Load() != t }
+
+// propose proposes a command that was decided in this term.
+func (t *term) propose(ctx context.Context, kind state.Kind, body any) error {
+	if t.over() {
+		return fmt.Errorf("%w: term %d is over", ErrNoLeader, t.number)
+	}
+	return t.c.propose(ctx, kind, body)
+}
+
+// env is what decisions depend on besides the state.
+func (t *term) env() placement.Env {
+	s := t.c.o.State.Snapshot()
+	return t.withMargin(s, placement.Env{Now: t.c.o.Now().UTC(), NewID: t.c.ids.next, Unavailable: t.failover.Unavailable(s), Awaited: t.failover.Awaited(s),
+		Lists: t.reports.listing, Pools: t.reports.pools()})
+}
+
+// allReported returns the error of a request that cannot be answered rightly before all hosts have reported; nil: it can.
+func (t *term) allReported(s *state.Snapshot, what string) error {
+	if hosts := t.failover.Awaited(s); len(hosts) > 0 {
+		return fmt.Errorf("%s: hosts that have yet to report to the new leader: %s; try again in a moment: %w", what, someNames(hosts), ErrNoLeader)
+	}
+	return nil
+}
+
+// Guard watches for hosts that fell silent, until ctx ends: see failover.Runner.
+func (c *Service) Guard(ctx context.Context) { c.current.Load().failover.Run(ctx) }

@@ -1,0 +1,232 @@
+package leader
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"evenkeel/cluster/scheduler/admission"
+	"evenkeel/cluster/scheduler/placement"
+	"evenkeel/cluster/state"
+)
+
+// Create creates a VC. spec has its name, options and groups; MinYield below 0 and empty fields mean the cluster's defaults.
+func (c *Service) Create(ctx context.Context, spec state.VC, call Call) (Result, error) {
+	return c.change(ctx, "create", spec.Name, spec, call, func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
+		if call.IfMatch != 0 {
+			return admission.Answer{}, true, fmt.Errorf("create virtual cluster %s: a new one has no version %d: %w", spec.Name, call.IfMatch, ErrPrecondition)
+		}
+		meta, _ := s.Meta()
+		vc, bad := complete(s, meta.Settings, spec)
+		if bad != nil {
+			return admission.Answer{}, true, bad
+		}
+		if old, taken := s.VCNamed(vc.Name); taken {
+			what := "name: a virtual cluster " + vc.Name + " exists already; choose another name or delete it first"
+			if old.Goal == state.GoalDelete {
+				what = "name: virtual cluster " + vc.Name + " is still being deleted; try again when it is gone"
+			}
+			return admission.Answer{}, true, &Exists{Field: "name", Text: what}
+		}
+		if err := vmNamesFree(s, vc); err != nil {
+			return admission.Answer{}, true, err
+		}
+		t := c.current.Load()
+		vc.ID = c.ids.next()
+		shut := func(host string) bool {
+			return c.inflight.busy(host) || t.failover.WhyUnavailable(s, host) != ""
+		}
+		if a, ok := c.capacity.TryFastPath(s, vc, t.withMargin(s, placement.Env{Now: c.o.Now().UTC(), NewID: c.ids.next, Pools: t.reports.pools()}), shut); ok || !global {
+			return a, ok, nil
+		}
+		return admission.Create(s, vc, t.ask()), false, nil
+	})
+}
+
+// Exists says that a name is taken. It is a conflict.
+type Exists struct{ Field, Text string }
+
+// Error implements error.
+func (e *Exists) Error() string { return e.Text }
+
+// Is makes it an ErrConflict.
+func (e *Exists) Is(target error) bool { return target == ErrConflict }
+
+// vmNamesFree refuses VCs whose VMs would have the names of others: "a-b" with group "c" and "a" with group "b-c" would.
+func vmNamesFree(s *state.Snapshot, vc state.VC) error {
+	for i, g := range vc.Groups {
+		for task := range g.Count {
+			name := fmt.Sprintf("%s-%s-%d", vc.Name, g.Name, task)
+			if vm, taken := s.VMNamed(name); taken && vm.VC != vc.ID {
+				other, _ := s.VC(vm.VC)
+				field := fmt.Sprintf("groups[%d].name", i)
+				return &Exists{Field: field, Text: fmt.Sprintf("%s: its VM %s would have the name of a VM of virtual cluster %s; choose another name", field, name, other.Name)}
+			}
+		}
+	}
+	return nil
+}
+
+// existing returns the VC that a request names.
+func existing(s *state.Snapshot, name string, call Call) (state.VC, error) {
+	vc, ok := s.VCNamed(name)
+	if !ok {
+		return vc, fmt.Errorf("virtual cluster %s: %w", name, ErrNotFound)
+	}
+	if call.IfMatch != 0 && call.IfMatch != vc.ModifyIndex {
+		return vc, fmt.Errorf("virtual cluster %s is at version %d, not %d: %w", name, vc.ModifyIndex, call.IfMatch, ErrPrecondition)
+	}
+	return vc, nil
+}
+
+// busy refuses to start a VC that is still being stopped.
+func busy(s *state.Snapshot, vc state.VC) error {
+	if vc.Goal == state.GoalDelete {
+		return fmt.Errorf("virtual cluster %s is being deleted: %w", vc.Name, ErrConflict)
+	}
+	if n := state.CountPhases(s.VMsOf(vc.ID)).Stopping; n > 0 && vc.Goal == state.GoalStop {
+		return fmt.Errorf("virtual cluster %s: %d of its VMs are still stopping; try again when they have: %w", vc.Name, n, ErrConflict)
+	}
+	return nil
+}
+
+// Scale changes the size or the needs of a VC, all or nothing.
+func (c *Service) Scale(ctx context.Context, name string, by Scale, call Call) (Result, error) {
+	return c.change(ctx, "scale", name, by, call, func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
+		vc, err := existing(s, name, call)
+		if err != nil {
+			return admission.Answer{}, true, err
+		}
+		if err := busy(s, vc); err != nil {
+			return admission.Answer{}, true, err
+		}
+		meta, _ := s.Meta()
+		scaled, bad := rescale(s, meta.Settings, vc, by)
+		if bad != nil {
+			return admission.Answer{}, true, bad
+		}
+		if err := vmNamesFree(s, scaled); err != nil {
+			return admission.Answer{}, true, err
+		}
+		if !global {
+			return admission.Answer{}, false, nil
+		}
+		return admission.Scale(s, scaled, c.current.Load().ask()), false, nil
+	})
+}
+
+// rescale returns vc with the change made, or the fault of the change.
+func rescale(s *state.Snapshot, set state.Settings, vc state.VC, by Scale) (state.VC, error) {
+	at := -1
+	for i, g := range vc.Groups {
+		if g.Name == by.Group || (by.Group == "" && len(vc.Groups) == 1) {
+			at = i
+		}
+	}
+	if at < 0 {
+		text := "virtual cluster " + vc.Name + " has no such group"
+		if by.Group == "" {
+			text = fmt.Sprintf("virtual cluster %s has %d groups: name one", vc.Name, len(vc.Groups))
+		}
+		return vc, &Invalid{Fields: []FieldError{{Field: "group", Text: text, Value: by.Group}}}
+	}
+	if by.Count == nil && by.CPU == nil && by.Memory == nil {
+		return vc, &Invalid{Fields: []FieldError{{Field: "count", Text: "nothing to change: give count, cpu or memory"}}}
+	}
+	old := vc.Groups[at]
+	vc.Groups = slices.Clone(vc.Groups)
+	g := &vc.Groups[at]
+	*g = by.of(old)
+	var f faults
+	if running := running(s, vc, g.Name); len(running) > 0 {
+		by.checkRunning(&f, running)
+	} else if by.CPU != nil && finite(*by.CPU) {
+		g.VCPUs = max(g.VCPUs, int(math.Ceil(min(*by.CPU, maxCPU))))
+	}
+	checkSize(&f, "", set, *g)
+	if len(f) == 0 && total(vc) > set.MaxVMs {
+		f.add("count", g.Count, "the virtual cluster would have %d VMs, more than the %d that one may have", total(vc), set.MaxVMs)
+	}
+	return vc, f.err()
+}
+
+// of returns a group with the change made.
+func (by Scale) of(g state.Group) state.Group {
+	if by.Count != nil {
+		g.Count = *by.Count
+	}
+	if by.CPU != nil {
+		g.CPU = *by.CPU
+	}
+	if by.Memory != nil {
+		if g.MemoryMin == g.Memory { // a minimum that was set on purpose stays
+			g.MemoryMin = min(g.MemoryMin, *by.Memory)
+		}
+		g.Memory = *by.Memory
+	}
+	return g
+}
+
+// running returns the VMs of a group that run and are to go on.
+func running(s *state.Snapshot, vc state.VC, group string) []state.VM {
+	return slices.DeleteFunc(s.VMsOf(vc.ID), func(vm state.VM) bool {
+		return vm.Group != group || !vm.ConsumesResources() || vm.Goal != state.GoalRun
+	})
+}
+
+// checkRunning refuses more than VMs that run can be given.
+func (by Scale) checkRunning(f *faults, vms []state.VM) {
+	for _, vm := range vms {
+		if by.CPU != nil && *by.CPU > float64(vm.VCPUs) {
+			f.add("cpu", *by.CPU, "VM %s runs with %d vCPUs and cannot use more; stop the virtual cluster, scale it and start it again", vm.Name, vm.VCPUs)
+			return
+		}
+		if by.Memory != nil && *by.Memory > vm.BootMemory {
+			f.add("memory", *by.Memory, "VM %s was started with %d MiB and cannot grow beyond; stop the virtual cluster, scale it and start it again", vm.Name, vm.BootMemory>>20)
+			return
+		}
+	}
+}
+
+// Start starts a VC that is stopped, or the VMs of it that failed.
+func (c *Service) Start(ctx context.Context, name string, call Call) (Result, error) {
+	return c.change(ctx, "start", name, nil, call, func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
+		vc, err := existing(s, name, call)
+		if err != nil {
+			return admission.Answer{}, true, err
+		}
+		if err := busy(s, vc); err != nil {
+			return admission.Answer{}, true, err
+		}
+		if !global {
+			return admission.Answer{}, false, nil
+		}
+		return admission.Start(s, vc, c.current.Load().ask()), false, nil
+	})
+}
+
+// Stop stops a VC: its agents ask the guests to power off; its disks are kept.
+func (c *Service) Stop(ctx context.Context, name string, call Call) (Result, error) {
+	return c.change(ctx, "stop", name, nil, call, func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
+		vc, err := existing(s, name, call)
+		if err != nil {
+			return admission.Answer{}, true, err
+		}
+		if vc.Goal == state.GoalDelete {
+			return admission.Answer{}, true, fmt.Errorf("virtual cluster %s is being deleted: %w", name, ErrConflict)
+		}
+		return admission.Stop(s, vc, placement.Env{}), true, nil
+	})
+}
+
+// Delete deletes a VC with all it has.
+func (c *Service) Delete(ctx context.Context, name string, call Call) (Result, error) {
+	return c.change(ctx, "delete", name, nil, call, func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
+		vc, err := existing(s, name, call)
+		if err != nil {
+			return admission.Answer{}, true, err
+		}
+		return admission.Delete(s, vc, placement.Env{}), true, nil
+	})
+}

@@ -1,0 +1,292 @@
+package leader
+
+import (
+	"fmt"
+	"time"
+
+	"evenkeel/cluster/agent"
+	"evenkeel/cluster/scheduler/placement"
+	"evenkeel/cluster/scheduler/rightsizing"
+	"evenkeel/cluster/state"
+	"evenkeel/cluster/waits"
+	"evenkeel/hypervisor"
+)
+
+// HostLive is what a host's agent last reported of the host.
+type HostLive struct {
+	Synced uint64 // log index up to which the desired state is in force
+	Shrunk uint64 // log index up to which all of it is in force that takes something from a VM
+	Error  string // why it is not, if it is not
+	Reach  bool   // the hypervisor answers
+	Hangs  []Hang // calls of the hypervisor that had their time and have no answer
+	VMs    map[string]agent.Sample
+	// Sampled is when VMs came in, by the leader's clock.
+	Sampled time.Time
+	// Pressure of the machine, measured with the samples of its VMs; nil: its kernel measures none, or its agent does not
+	// report it.
+	Pressure  *hypervisor.Pressure
+	Unmanaged []string // VMs of this cluster by their mark, unknown to its state: reported, never touched
+	// Running are the VMs of this cluster that the hypervisor listed last; ListedFor is the log index up to which what is
+	// wanted of the host was in force by then, 0 = it is not known.
+	Running   []agent.Instance
+	Listed    time.Time
+	ListedFor uint64
+
+	Resumes       bool                 // its agent resumes VMs that a migration left paused
+	Moves         []agent.MoveProgress // the migrations that go on from there
+	Migrates      agent.Migrates       // what it has for VMs that move there; the zero value: it has not reported
+	MissingRoutes []agent.MissingRoute // where it cannot send VMs
+}
+
+// Hang is a call of a host's hypervisor that hangs.
+type Hang struct {
+	agent.Hang
+	Heard time.Time // when its agent first reported it, by the leader's clock
+}
+
+// HangsOf returns the hanging calls of a host after a report: a call that was reported before keeps the time of its first
+// report.
+func HangsOf(before []Hang, now []agent.Hang, at time.Time) []Hang {
+	var out []Hang
+	for _, h := range now {
+		heard := at
+		for _, b := range before {
+			if b.Hang == h {
+				heard = b.Heard
+			}
+		}
+		out = append(out, Hang{h, heard})
+	}
+	return out
+}
+
+// Text says how long it has hung by now.
+func (h Hang) Text(now time.Time) string {
+	return fmt.Sprintf("%s has been waiting for %s", h.Call, (h.Waited + max(0, now.Sub(h.Heard))).Round(time.Second))
+}
+
+// View is one consistent look at the cluster: the replicated state at one
+// index, and the live figures beside it.
+type View struct {
+	*state.Snapshot
+	// fill the three maps below before they are read: with many hosts they cost more than most answers need.
+	fill        func()
+	syncedUpTo  func(host string) uint64 // HostLive.Synced
+	live        map[string]HostLive
+	leases      map[string]leaseView
+	unavailable map[string]string
+	now         time.Time
+	period      time.Duration // Options.Period
+	// blockers that were found last of a host that is emptied.
+	blockers func(host string) []Blocker
+	// recommendations is what was found last of what VMs need, by their ids.
+	recommendations func() map[string]rightsizing.Recommendation
+	// withMargin adds the margin by which new VMs are placed where needs are estimated, and the availability that hosts report.
+	withMargin   func(placement.Env) placement.Env
+	availability map[string]placement.HostAvailability
+	// Late is what waits for too long, as far as this server knows.
+	Late func() []waits.Late
+	// Leader is the name of the server that leads.
+	Leader string
+}
+
+type leaseView struct {
+	state string
+	heard time.Duration
+}
+
+// VMView is a VM with its live figures, for users.
+type VMView struct {
+	state.VM
+	VCName     string
+	State      string  // starting, running, paused, stopping, stopped, failed, unknown
+	Need       float64 // cores
+	Allocation float64 // cores
+	Yield      float64
+	Cap        float64 // cores in force on the host, 0 = not seen
+	Used       float64 // cores
+	Memory     int64   // bytes: balloon target
+	Balloon    int64   // bytes: actual, 0 = not seen
+	Resident   int64
+	MemoryUsed int64 // bytes, see agent.MemoryUsed; 0 = not known
+	SampledAt  time.Time
+}
+
+// HostView is a host with what is allocated and used of it.
+type HostView struct {
+	state.Host
+	State        string        // ready, cordoned, unreachable, unknown
+	Lease        string        // held, over (it was not renewed), lost (proved), unknown (not renewed in this term)
+	Heard        time.Duration // since its agent last renewed its lease; below 0 = not in this term
+	Error        string
+	Hangs        []string // calls of its hypervisor that hang, with how long they do; the one made first at first
+	Allocated    state.Resources
+	Used         state.Resources
+	VMs          int
+	Unmanaged    []string
+	Leftovers    []string // VMs that migrations left behind there, paused
+	Synced       uint64
+	Pressure     *hypervisor.Pressure // nil = not known
+	Availability *HostAvailability    // on what it has available for new VMs; nil: it reported none
+}
+
+// VCView is a VC with its state and yield.
+type VCView struct {
+	state.VC
+	State  state.VCState
+	Yield  float64
+	Count  state.Count
+	Reason string
+	// Estimates says whether its needs are declared or estimated, Aggressiveness how aggressive the estimates are; "" = there
+	// are none.
+	Estimates, Aggressiveness string
+}
+
+// VMView returns a VM with its live figures.
+func (v *View) VMView(vm state.VM) VMView {
+	vc, _ := v.VC(vm.VC)
+	g, _ := vc.GroupOf(vm)
+	out := VMView{VM: vm, VCName: vc.Name, State: string(vm.Phase), Need: g.Need(), Memory: g.Memory}
+	switch {
+	case vm.ConsumesResources() && vm.Phase == state.Stopping: // it keeps the cap it had, whatever its group is given meanwhile
+		g.Allocation = vm.Frozen
+		out.Allocation, out.Yield = vm.Frozen, g.Yield()
+	case vm.ConsumesResources():
+		out.Allocation, out.Yield = g.Allocation, g.Yield()
+	}
+	if vm.Phase != state.Running || vm.MovingTo != "" {
+		v.fill()
+		if w, waits := waits.OfVM(v.Snapshot, &vm, v.unavailable); waits && w.Reason != "" {
+			out.Reason = w.Reason
+		}
+	}
+	if !vm.ConsumesResources() {
+		return out
+	}
+	v.fill()
+	live := v.live[vm.Host]
+	if (!live.Reach || v.leases[vm.Host].state == "over") && vm.Phase == state.Running {
+		out.State = "unknown" // its host cannot report
+	}
+	s, ok := live.VMs[vm.ID]
+	if !ok || s.Generation != vm.Generation {
+		return out
+	}
+	out.Cap, out.Used, out.Balloon, out.Resident, out.MemoryUsed, out.SampledAt = s.Cap, s.Used, s.Balloon, s.Resident, s.Memory, s.At
+	if live.Reach && vm.Phase == state.Running && s.State != "running" {
+		out.State = s.State
+	}
+	return out
+}
+
+// HostView returns a host with its live figures.
+func (v *View) HostView(h state.Host) HostView {
+	v.fill()
+	out := HostView{Host: h, State: "ready", Lease: "unknown", Heard: -1}
+	if l, ok := v.leases[h.Name]; ok {
+		out.Lease, out.Heard = l.state, l.heard
+	}
+	load := v.LoadOf(h.Name)
+	out.Allocated, out.VMs = state.Resources{CPU: load.CPU, Memory: load.Memory}, load.VMs
+	live, seen := v.live[h.Name]
+	for _, s := range live.VMs {
+		out.Used.CPU += s.Used
+		out.Used.Memory += s.Resident
+	}
+	out.Pressure = live.Pressure
+	if w, reported := v.availability[h.Name]; reported {
+		out.Availability = &HostAvailability{HostAvailability: w, Ignored: placement.Env{Now: v.now.UTC(), Availability: v.availability, Period: v.period}.Ignored(h.Name)}
+	}
+	out.Unmanaged, out.Synced, out.Error = live.Unmanaged, v.synced(h.Name), live.Error
+	for _, i := range live.Running {
+		if i.Leftover {
+			out.Leftovers = append(out.Leftovers, i.Name)
+		}
+	}
+	for _, hang := range live.Hangs {
+		out.Hangs = append(out.Hangs, hang.Text(v.now))
+	}
+	if len(out.Hangs) > 0 && live.Reach {
+		out.Error = "libvirt does not answer: " + out.Hangs[0]
+	}
+	switch {
+	case h.Lost.Proof != "":
+		out.State, out.Error = "lost", h.Lost.Text
+	case out.Lease == "over":
+		out.State, out.Error = "unreachable", v.unavailable[h.Name]
+	case !seen:
+		out.State = "unknown"
+	case !live.Reach:
+		out.State = "unreachable"
+	case h.Cordoned:
+		out.State = "cordoned"
+	}
+	return out
+}
+
+// VCView returns a VC with its state and yield.
+func (v *View) VCView(vc state.VC) VCView {
+	meta, _ := v.Meta()
+	return viewOf(vc, v.VMsOf(vc.ID), meta.Settings.Rightsizing)
+}
+
+// View returns the VC of a dry run as it would be.
+func (r Result) View() VCView { return viewOf(r.VC, r.VMs, r.rightsizing) }
+
+func viewOf(vc state.VC, vms []state.VM, set state.RightsizingSettings) VCView {
+	out := VCView{VC: vc, State: state.StateOf(vc, vms), Count: state.CountPhases(vms), Estimates: state.NeedsDeclared}
+	if set.Estimates(&vc) {
+		out.Estimates, out.Aggressiveness = state.NeedsEstimated, set.AggressivenessOf(&vc)
+	}
+	if out.Count.Starting+out.Count.Running > 0 {
+		out.Yield = state.YieldOf(vc)
+	}
+	switch out.State {
+	case state.VCQueued:
+		out.Reason = vc.Decision.Summary
+	case state.VCStarting:
+		for _, vm := range vms {
+			if vm.Phase == state.Starting && vm.Reason != "" {
+				out.Reason = fmt.Sprintf("VM %s waits on host %s: %s", vm.Name, vm.Host, vm.Reason)
+				break
+			}
+		}
+	case state.VCDegraded, state.VCFailed:
+		for _, vm := range vms {
+			if vm.Phase == state.Failed || vm.Phase == state.Stopped && vm.Goal == state.GoalStop {
+				out.Reason = fmt.Sprintf("VM %s: %s", vm.Name, vm.Reason)
+				break
+			}
+		}
+		if out.Reason == "" {
+			out.Reason = fmt.Sprintf("yield %.3f is below its minimum %.3f", out.Yield, vc.MinYield)
+		}
+	}
+	return out
+}
+
+// synced is the log index up to which the desired state is in force on a host. An agent reports the index at which its own part
+// of the state last changed.
+func (v *View) synced(host string) uint64 {
+	synced := v.syncedUpTo(host)
+	if h, ok := v.Host(host); ok && synced > 0 && synced >= h.Version {
+		return v.Index()
+	}
+	return synced
+}
+
+// MinYield is the minimum yield of the cluster: the lowest yield of the VCs that run, 1 if none does.
+func (v *View) MinYield() float64 {
+	y := 1.0
+	for _, vc := range v.VCs() {
+		if c := v.VCView(vc); c.Count.Starting+c.Count.Running > 0 {
+			y = min(y, c.Yield)
+		}
+	}
+	return y
+}
+
+// Progress returns the progress of an operation.
+func (v *View) Progress(op state.Operation) state.Progress {
+	return v.ProgressOf(op, v.synced)
+}
