@@ -64,9 +64,7 @@ func TestRestoreOfOlderSnapshot(t *testing.T) {
 	g.put(10, 30)
 	g.stop(g.members[anyBut(g, first.id)]) // one hears of it later
 	indexBefore := first.store.Snapshot().Index()
-	if _, err := g.leader().Restore(t.Context(), bytes.NewReader(file), false); err != nil {
-		t.Fatal(err)
-	}
+	g.restore(file)
 	first = g.leader()
 	snap := first.store.Snapshot()
 	if n := len(snap.Images()); n != 10 {
@@ -90,9 +88,7 @@ func TestRestoreOfOlderSnapshot(t *testing.T) {
 		g.until(m.id+" has the restored state", func() bool { return save(t, m.store) == want })
 	}
 	// Once more the same one: the epoch goes on.
-	if _, err := g.leader().Restore(t.Context(), bytes.NewReader(file), false); err != nil {
-		t.Fatal(err)
-	}
+	g.restore(file)
 	again, _ := g.leader().store.Snapshot().Meta()
 	if again.Epoch <= meta.Epoch {
 		t.Errorf("epoch %d, then %d", meta.Epoch, again.Epoch)

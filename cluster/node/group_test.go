@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -194,6 +195,18 @@ func (g *group) put(from, to int) {
 			return err == nil && (outcome == nil || errors.Is(outcome, state.ErrConflict))
 		})
 	}
+}
+
+// restore a snapshot through the present leader, or through the next one if this one leads no more.
+func (g *group) restore(file []byte) {
+	g.t.Helper()
+	g.until("a snapshot is restored", func() bool {
+		_, err := g.leader().Restore(g.t.Context(), bytes.NewReader(file), false)
+		if err != nil && !errors.Is(err, ErrNotLeader) {
+			g.t.Fatal(err)
+		}
+		return err == nil
+	})
 }
 
 func TestJoinAndPromotion(t *testing.T) {
