@@ -159,7 +159,8 @@ type Failure struct {
 //   - After each operation, in their order, the caps in force and the balloons are within the host's limits, VMs that may arrive
 //     or come up at any moment included; where they exceeded them before, by no more than before.
 //   - While the recovery freeze lasts there are no operations.
-//   - Nothing is done to a VM that is foreign, unmanaged, or of another generation than the leader's.
+//   - Nothing is done to a VM that is foreign, unmanaged, or of another generation than the leader's, but that a leftover of a
+//     migration is cleared away by a permit.
 //   - A VM is started only if no instance of it is here, and the leader permits this very generation.
 //   - Equal inputs, in whatever order, give equal operations.
 func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {

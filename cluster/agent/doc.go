@@ -4,7 +4,7 @@
 // was tried before, it returns the operations to carry out, in order. Run is
 // the shell around it: it takes rounds, woken by events of the hypervisor and by
 // changes of the desired state. A round has six steps (round.go): Identify,
-// Announce, Fetch, Decide, Act, Report. One that fails ends the round.
+// Announce, Fetch, Decide, Act, Report. One that fails ends the round; Report follows Act all the same.
 //
 // The order keeps a host within its limits at every instant:
 // VMs that leave come first, then those that shrink, then those that grow, then

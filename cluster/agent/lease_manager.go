@@ -528,12 +528,16 @@ func (k *leaseManager) reportAccepted() {
 	}
 }
 
-// advance takes in the index of a desired state, or returns an error if it is too old.
+// advance takes in the index of a desired state, or returns an error if it is too old. An index is on disk with the next renewal,
+// an epoch as soon as the disk allows.
 func (k *leaseManager) advance(epoch, index uint64) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.memory.newer(epoch, index) {
 		return fmt.Errorf("desired state of epoch %d, index %d is older than %d, %d, seen before", epoch, index, k.memory.Epoch, k.memory.Index)
+	}
+	if epoch > k.memory.Epoch { // the next agent refuses the servers of before the restore, too
+		k.save()
 	}
 	k.memory.Epoch, k.memory.Index = epoch, index
 	return nil

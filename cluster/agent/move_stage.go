@@ -11,14 +11,14 @@ import (
 //
 // Invariants, on which the safety of moves rests (docs/explanation/safety.md, section 1):
 //
-//   - While a move is open only its stage decides: the VM is neither started, stopped, resized nor cleared away by the rest of
-//     Decide.
+//   - While a move is open only its stage decides: the VM is neither started, stopped nor resized by the rest of Decide. What a
+//     migration left behind is cleared away all the same, by a permit (leftover.go).
 //   - One host resumes the VM. The target does so only once the log has the source's report that the VM left (Move.Left); the
 //     source only where the VM is still here, which it then never reports as having left.
 //   - The source hands over only after the target has reported that it has room (not Move.Wait), and with no larger share than
 //     the target keeps for it.
 //   - A host reports that the VM stayed, arrived or is lost only while no migration of it goes on from here.
-//   - An instance of another generation is left as it is, at either host.
+//   - An instance of another generation is left as it is, at either host, but for leftovers.
 type moveStage string
 
 // Stages at the source, in the order in which a move takes them; then the ends that it may have.

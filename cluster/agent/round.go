@@ -212,7 +212,7 @@ func (r *runner) decide(got fetched) decision {
 // act carries the operations out, in order.
 //
 //   - Reads: the clock: a decision is good for decidedFor.
-//   - Changes: VMs, through the hypervisor; what the next agent must know is on disk before.
+//   - Changes: VMs, through the hypervisor; what the next agent must know of moves is on disk before.
 //   - Fails if an operation fails. Those that count on it are left for the next round, which decides again; others go on. What
 //     went wrong is reported all the same.
 //   - Keeps: a VM is started, handed over, resumed, or destroyed as a leftover only by a permit of the leader, asked for right
@@ -236,7 +236,8 @@ func (r *runner) act(ctx context.Context, d decision) outcome {
 //
 //   - Reads: the decision, its outcome, and the hypervisor's counters.
 //   - Changes: nothing here but what counts as known to the leader, and that only after it took the report.
-//   - Fails if the leader does not take the report: the next round reports it all again.
+//   - Fails if the leader does not take the report: the next round reports what is true then. Ends of moves and of VMs are
+//     reported until the leader took them; why a start was late, and is tried again, is said once.
 //   - Keeps: an index is reported as in force only if no operation failed, and nothing of it is left to do but what Lacking names.
 func (r *runner) report(ctx context.Context, d decision, done outcome) error {
 	out := r.describe(d.there)
