@@ -92,7 +92,7 @@ func (c *Service) Drain(ctx context.Context, host string, q DrainRequest, call C
 }
 
 func (c *Service) tryDrain(ctx context.Context, host string, q DrainRequest, print string, call Call) (DrainResult, bool, error) {
-	t, what := c.current.Load(), "drain host "+host
+	what := "drain host " + host
 	if _, err := c.before(ctx, what); err != nil {
 		return DrainResult{}, false, err
 	}
@@ -104,7 +104,7 @@ func (c *Service) tryDrain(ctx context.Context, host string, q DrainRequest, pri
 	if err := c.inflight.drained(ctx); err != nil {
 		return DrainResult{}, false, fmt.Errorf("%s: %w: %w", what, ErrTimeout, err)
 	}
-	s := c.o.State.Snapshot()
+	t, s := c.current.Load(), c.o.State.Snapshot()
 	if r, done, err := replay(s, print, call); done || err != nil {
 		plan, _ := s.MovePlan(r.Operation.MovePlan)
 		return DrainResult{Host: host, Plan: plan, Operation: r.Operation, Replayed: true}, false, err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/leader"
@@ -87,17 +86,22 @@ func TestRequestsOfATermThatIsOver(t *testing.T) {
 	})
 }
 
-// The goroutines of a term end with its context, a fence device that is at work included.
-func TestGoroutinesOfATermEnd(t *testing.T) {
-	var ended bool
+// A term ends also while a fence device's program hangs, so that the next one can begin. What the device proves later counts for
+// nothing.
+func TestTermEndsWhileADeviceHangs(t *testing.T) {
 	d := &slowDevice{}
 	lead(t, d, func(t *testing.T, s *site, _ state.VM) {
 		ctx, cancel := context.WithCancel(t.Context())
-		d.meanwhile = func() { cancel(); time.Sleep(time.Second); ended = true } // sleep: simulated time
+		goOn, ended := make(chan struct{}), false
+		d.meanwhile = func() { cancel(); <-goOn; ended = true }
 		s.Guard(ctx)
-		if !ended {
-			t.Error("the guard ended before the fence device that it had started")
+		if ended {
+			t.Error("the guard waited for a fence device that hangs")
 		}
+		close(goOn)
 		synctest.Wait()
+		if h, _ := s.o.State.Snapshot().Host("h1"); !ended || h.Lost.Proof != "" {
+			t.Errorf("the device went on: %v; the host is lost by %q", ended, h.Lost.Proof)
+		}
 	})
 }

@@ -175,8 +175,6 @@ func (r *Runner) Awaited(s *state.Snapshot) []string {
 // Run watches for hosts that fell silent, until ctx ends: it records what is proved of them, starts fence devices, and reports
 // where nothing can be proved.
 func (r *Runner) Run(ctx context.Context) {
-	var fences sync.WaitGroup
-	defer fences.Wait()
 	tick := time.NewTicker(evaluateEvery)
 	defer tick.Stop()
 	for {
@@ -200,7 +198,7 @@ func (r *Runner) Run(ctx context.Context) {
 			if !there {
 				continue
 			}
-			if err := r.apply(ctx, s, h.Name, Plan(r.observe(s, h)), &fences); err != nil && ctx.Err() == nil && r.o.Leads() {
+			if err := r.apply(ctx, s, h.Name, Plan(r.observe(s, h))); err != nil && ctx.Err() == nil && r.o.Leads() {
 				r.o.Log.Warn("failover", "host", h.Name, "error", err)
 			}
 		}
@@ -237,13 +235,13 @@ func (r *Runner) device(host string) (Device, string) {
 }
 
 // apply carries an action out.
-func (r *Runner) apply(ctx context.Context, s *state.Snapshot, host string, a Action, fences *sync.WaitGroup) error {
+func (r *Runner) apply(ctx context.Context, s *state.Snapshot, host string, a Action) error {
 	if r.reported[host] = a.Reported; a.Reported == "" {
 		delete(r.reported, host)
 	}
 	switch a.Step {
 	case FenceHost:
-		r.fence(ctx, host, s.Index(), fences)
+		r.fence(ctx, host, s.Index())
 	case RecordLoss:
 		r.o.Log.Warn("host lost", "host", host, "proof", a.Text)
 		return r.hostFailed(ctx, state.HostLost{Host: host, Proof: state.ProofLease, Text: a.Text, Basis: s.Index()})
@@ -255,8 +253,9 @@ func (r *Runner) apply(ctx context.Context, s *state.Snapshot, host string, a Ac
 	return nil
 }
 
-// fence starts a host's fence device.
-func (r *Runner) fence(ctx context.Context, host string, basis uint64, fences *sync.WaitGroup) {
+// fence starts a host's fence device, and does not wait for it: a device's program may hang for good where no signal ends it, and
+// the next term must begin. What such a program proves after ctx has ended counts for nothing.
+func (r *Runner) fence(ctx context.Context, host string, basis uint64) {
 	use := &deviceUse{busy: true}
 	r.mu.Lock()
 	if old := r.devices[host]; old != nil {
@@ -264,8 +263,11 @@ func (r *Runner) fence(ctx context.Context, host string, basis uint64, fences *s
 	}
 	r.devices[host] = use // a renewal forgets it
 	r.mu.Unlock()
-	fences.Go(func() {
+	go func() {
 		proof, err := r.o.Fence.Off(ctx, host)
+		if err == nil {
+			err = ctx.Err()
+		}
 		if err == nil {
 			err = r.hostFailed(ctx, state.HostLost{Host: host, Proof: state.ProofFence, Text: proof, Basis: basis})
 		}
@@ -276,7 +278,7 @@ func (r *Runner) fence(ctx context.Context, host string, basis uint64, fences *s
 			use.failure = err.Error()
 			r.o.Log.Error("fence", "host", host, "error", err)
 		}
-	})
+	}()
 }
 
 // hostFailed records that a host is lost. If the proof does not hold any more meanwhile, that is no error.
