@@ -6,10 +6,10 @@
 #          packages that decide: none of them starts a goroutine, a house rule, and not on whole clusters)
 #   programs  vcctl, with the race detector, and beside it what links libvirt, vcd above all, and test/attack: their tests run
 #          servers in real time
-#   real   packages whose tests drive the real libvirt and QEMU, that of this machine and that of Debian's backports, in two
-#          lanes, one package of a lane at a time; first the five minutes of chaos beside what measures no CPU, then the rest
+#   real   packages whose tests drive the real libvirt and QEMU, that of this machine and that of Debian's backports, one
+#          package at a time: the five minutes of chaos beside what measures no CPU, then what measures it, alone
 #   fuzz   every fuzz target for EVENKEEL_FUZZTIME executions (default 20000x, fewer where one is slow: executions below)
-# Tests of "real" wait more than they compute. With memory enough, its lanes run side by side, and lint, race and fuzz beside
+# Tests of "real" wait more than they compute. With memory enough chaos runs beside others, and lint, race and fuzz beside
 # it and "programs", in the order given, at a lower priority. What runs beside others prints when it ends.
 # EVENKEEL_PATIENCE, a number of at least 1, multiplies the limits of what tests wait for, on a machine too slow for them.
 # A stage that fails does not keep the later ones from running; the status is 1 if any failed. At the end: each stage with its time and how
@@ -160,9 +160,9 @@ run() {
 		side chaos
 		run hosts
 		rejoin
-		side rightsizing
+		# Labs that precede other work (Lab.Precede) leave too little to a second lab, and to its test.
+		run rightsizing
 		run measured
-		rejoin
 		;;
 	hosts)
 		EVENKEEL_REAL=1 stage "tests on real libvirt and QEMU" go_test -p 1 -count 1 < <(without "$measure" <<<"$real_paths")
