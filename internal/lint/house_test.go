@@ -165,7 +165,7 @@ func TestRules(t *testing.T) {
 			"cluster/state/drain_transitions.go":     "package state\nfunc f() { d.State = DrainDone; m.State = MigrationDone }",
 			"cluster/state/migration_transitions.go": "package state\nvar _ = Migration{State: MigrationRunning}",
 			"cluster/state/transitions.go":           "package state\nfunc f() { v.Phase = Lost }",
-			"cluster/leader/l.go":                      "package leader\nvar _ = state.Drain{\n State: state.DrainRunning}\nfunc f() { st.Phase = state.Lost }",
+			"cluster/leader/l.go":                    "package leader\nvar _ = state.Drain{\n State: state.DrainRunning}\nfunc f() { st.Phase = state.Lost }",
 			"cluster/state/a_test.go":                "package state\nvar _ = Migration{State: MigrationRunning}",
 		}, []string{
 			"cluster/leader/l.go:3: gives a row the state DrainRunning", "cluster/state/a.go:3: gives a row the state MigrationFailed", "cluster/state/a.go:4: changes a phase",
