@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"evenkeel/cluster/scheduler/admission"
@@ -89,3 +90,12 @@ func (t *term) allReported(s *state.Snapshot, what string) error {
 
 // Guard watches for hosts that fell silent, until ctx ends: see failover.Runner.
 func (c *Service) Guard(ctx context.Context) { c.current.Load().failover.Run(ctx) }
+
+// someNames names some of many.
+func someNames(all []string) string {
+	const few = 5
+	if len(all) <= few {
+		return strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:few], ", "), len(all)-few)
+}

@@ -14,16 +14,18 @@ type Standing struct {
 	LossPending bool // its loss is on its way into the log: it may begin nothing
 }
 
+// frozen says of what the recovery freeze bars that it is barred; "" while there is none.
+func frozen(m state.Meta, what string) string {
+	if !m.RecoveryFreeze.On() {
+		return ""
+	}
+	return what + " after a " + m.RecoveryFreeze.Reason + " until every host has said what it runs"
+}
+
 // Permits answers what a host asks to start, to clear away and to resume, into p.
 func Permits(s *state.Snapshot, q agent.PermitRequest, at Standing, p *agent.Permit) {
 	meta, _ := s.Meta()
 	h, _ := s.Host(q.Host)
-	frozen := func(what string) string {
-		if !meta.RecoveryFreeze.On() {
-			return ""
-		}
-		return what + " after a " + meta.RecoveryFreeze.Reason + " until every host has said what it runs"
-	}
 	// unproved says why the host must not begin to run a VM, by what is known of the host.
 	unproved := func(vm state.VM) string {
 		vc, _ := s.VC(vm.VC)
@@ -39,7 +41,7 @@ func Permits(s *state.Snapshot, q agent.PermitRequest, at Standing, p *agent.Per
 	}
 	for _, i := range q.Starts {
 		vm, ok := s.VM(i.VM)
-		why := frozen("nothing is started")
+		why := frozen(meta, "nothing is started")
 		if why == "" && (!ok || vm.Host != q.Host || vm.Generation != i.Generation || vm.Phase != state.Starting || vm.Goal != state.GoalRun) {
 			why = fmt.Sprintf("generation %d of VM %s is not to be started on %s", i.Generation, i.VM, q.Host)
 		}
@@ -55,7 +57,7 @@ func Permits(s *state.Snapshot, q agent.PermitRequest, at Standing, p *agent.Per
 	for _, i := range q.Leftovers {
 		vm, known := s.VM(i.VM)
 		m, _ := s.MigrationOf(i.VM)
-		why := frozen("nothing is destroyed")
+		why := frozen(meta, "nothing is destroyed")
 		if why == "" {
 			why = state.LeftoverStays(vm, m, known, q.Host, i.Generation, i.Leftover && meta.Epoch == 0)
 		}
@@ -68,7 +70,7 @@ func Permits(s *state.Snapshot, q agent.PermitRequest, at Standing, p *agent.Per
 	for _, r := range q.Resumes {
 		vm, known := s.VM(r.VM)
 		m, _ := s.MigrationOf(r.VM)
-		why := frozen("nothing goes on")
+		why := frozen(meta, "nothing goes on")
 		if why == "" {
 			why = state.ResumeRefused(vm, m, known, q.Host, r.Generation, r.Move)
 		}
@@ -92,7 +94,7 @@ func Handovers(s *state.Snapshot, q agent.PermitRequest, p *agent.Permit) (open 
 		running, _ := s.MigrationOf(m.VM)
 		switch {
 		case meta.RecoveryFreeze.On():
-			p.Refused = "nothing moves after a " + meta.RecoveryFreeze.Reason + " until every host has said what it runs"
+			p.Refused = frozen(meta, "nothing moves")
 		case !ok || vm.Host != q.Host || vm.Generation != m.Generation || running.Open != m.Move || m.Move == 0:
 			p.Refused = fmt.Sprintf("move %d of VM %s from %s is not open", m.Move, m.VM, q.Host)
 		default:
