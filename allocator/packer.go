@@ -9,6 +9,7 @@ import "slices"
 // It places every VM where a walk through the lists from their beginning would
 // place it, but finds the first VM that fits by an index, and stops as soon as
 // the VMs that are left cannot fit into the hosts that are left.
+// Many fields: it is work space that is kept from one packing to the next, so that a packing allocates nothing.
 type packer struct {
 	p      *Problem
 	fixed  [][]load // [group]: VMs that stay; nil: none

@@ -14,6 +14,8 @@ import (
 //   - another item would fit beside it, or a larger one in the place of one of
 //     it: whatever it leads to, the fuller one does too (dominance),
 //   - what it leaves, with the same hosts, has failed before (memo).
+//
+// Many fields: it is work space of one recursion, kept so that a step allocates nothing.
 type completion struct {
 	model *Model
 	vms   []int32 // items: VMs of the model, in branching order

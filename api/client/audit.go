@@ -28,6 +28,6 @@ func (c *Client) Audit(ctx context.Context, q AuditQuery, opts ...Option) (v1.Au
 		values.Set("limit", strconv.Itoa(q.Limit))
 	}
 	var out v1.AuditList
-	err := c.call(ctx, http.MethodGet, []string{"v1", "audit"}, values, nil, &out, opts)
+	err := c.call(ctx, outgoing{http.MethodGet, []string{"v1", "audit"}, values, nil}, &out, opts)
 	return out, err
 }

@@ -13,13 +13,13 @@ import (
 
 func list[T any](ctx context.Context, c *Client, query url.Values, opts []Option, parts ...string) ([]T, error) {
 	var out v1.List[T]
-	err := c.call(ctx, http.MethodGet, parts, query, nil, &out, opts)
+	err := c.call(ctx, outgoing{http.MethodGet, parts, query, nil}, &out, opts)
 	return out.Items, err
 }
 
 func one[T any](ctx context.Context, c *Client, opts []Option, parts ...string) (T, error) {
 	var out T
-	err := c.call(ctx, http.MethodGet, parts, nil, nil, &out, opts)
+	err := c.call(ctx, outgoing{http.MethodGet, parts, nil, nil}, &out, opts)
 	return out, err
 }
 
@@ -99,7 +99,7 @@ func (c *Client) Samples(ctx context.Context, name, resource, resolution, since 
 		q.Set("since", since)
 	}
 	var out v1.Samples
-	err := c.call(ctx, http.MethodGet, []string{"v1", "vms", name, "samples"}, q, nil, &out, opts)
+	err := c.call(ctx, outgoing{http.MethodGet, []string{"v1", "vms", name, "samples"}, q, nil}, &out, opts)
 	return out, err
 }
 
@@ -113,7 +113,7 @@ func (c *Client) Forecast(ctx context.Context, name, resource string, steps int,
 		q.Set("steps", strconv.Itoa(steps))
 	}
 	var out v1.Forecast
-	err := c.call(ctx, http.MethodGet, []string{"v1", "vms", name, "forecast"}, q, nil, &out, opts)
+	err := c.call(ctx, outgoing{http.MethodGet, []string{"v1", "vms", name, "forecast"}, q, nil}, &out, opts)
 	return out, err
 }
 
@@ -130,14 +130,14 @@ func (c *Client) Host(ctx context.Context, name string, opts ...Option) (v1.Host
 // Cordon a host.
 func (c *Client) Cordon(ctx context.Context, host, reason string, opts ...Option) (v1.Host, error) {
 	var out v1.Host
-	err := c.call(ctx, http.MethodPut, []string{"v1", "hosts", host, "cordon"}, nil, v1.CordonRequest{Reason: reason}, &out, opts)
+	err := c.call(ctx, outgoing{http.MethodPut, []string{"v1", "hosts", host, "cordon"}, nil, v1.CordonRequest{Reason: reason}}, &out, opts)
 	return out, err
 }
 
 // Uncordon a host.
 func (c *Client) Uncordon(ctx context.Context, host string, opts ...Option) (v1.Host, error) {
 	var out v1.Host
-	err := c.call(ctx, http.MethodDelete, []string{"v1", "hosts", host, "cordon"}, nil, nil, &out, opts)
+	err := c.call(ctx, outgoing{http.MethodDelete, []string{"v1", "hosts", host, "cordon"}, nil, nil}, &out, opts)
 	return out, err
 }
 

@@ -296,9 +296,17 @@ func problem(resp *http.Response, r *http.Request) error {
 	return e
 }
 
+// outgoing is what is asked of a server: parts are those of the path.
+type outgoing struct {
+	method string
+	parts  []string
+	query  url.Values
+	body   any
+}
+
 // call makes, signs and sends a request.
-func (c *Client) call(ctx context.Context, method string, parts []string, query url.Values, body, out any, opts []Option) error {
-	r, err := c.request(ctx, method, parts, query, body)
+func (c *Client) call(ctx context.Context, m outgoing, out any, opts []Option) error {
+	r, err := c.request(ctx, m.method, m.parts, m.query, m.body)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (c *Client) ListEvents(ctx context.Context, q EventQuery, opts ...Option) (
 	values := q.values()
 	values.Set("follow", "false")
 	var out v1.EventList
-	err := c.call(ctx, http.MethodGet, []string{"v1", "events"}, values, nil, &out, opts)
+	err := c.call(ctx, outgoing{http.MethodGet, []string{"v1", "events"}, values, nil}, &out, opts)
 	return out, err
 }
 

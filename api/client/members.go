@@ -27,14 +27,14 @@ func (c *Client) RemoveMember(ctx context.Context, name string, force bool) (v1.
 		q.Set("force", "true")
 	}
 	var out v1.Acknowledgement
-	err := c.call(ctx, http.MethodDelete, []string{"v1", "cluster", "members", name}, q, nil, &out, nil)
+	err := c.call(ctx, outgoing{http.MethodDelete, []string{"v1", "cluster", "members", name}, q, nil}, &out, nil)
 	return out, err
 }
 
 // MakeJoinToken that lets one member in.
 func (c *Client) MakeJoinToken(ctx context.Context, q v1.JoinTokenRequest) (v1.JoinToken, error) {
 	var out v1.JoinToken
-	err := c.call(ctx, http.MethodPost, []string{"v1", "cluster", "join-tokens"}, nil, q, &out, nil)
+	err := c.call(ctx, outgoing{http.MethodPost, []string{"v1", "cluster", "join-tokens"}, nil, q}, &out, nil)
 	return out, err
 }
 
@@ -46,7 +46,7 @@ func (c *Client) JoinTokens(ctx context.Context, opts ...Option) ([]v1.JoinToken
 // MakeToken of the API; the answer holds its secret, once.
 func (c *Client) MakeToken(ctx context.Context, q v1.TokenRequest, opts ...Option) (v1.Token, error) {
 	var out v1.Token
-	err := c.call(ctx, http.MethodPost, []string{"v1", "tokens"}, nil, q, &out, opts)
+	err := c.call(ctx, outgoing{http.MethodPost, []string{"v1", "tokens"}, nil, q}, &out, opts)
 	return out, err
 }
 
@@ -58,7 +58,7 @@ func (c *Client) Tokens(ctx context.Context, opts ...Option) ([]v1.Token, error)
 // RevokeToken of the API, by its id.
 func (c *Client) RevokeToken(ctx context.Context, id string, opts ...Option) (v1.TokenRevocation, error) {
 	var out v1.TokenRevocation
-	err := c.call(ctx, http.MethodDelete, []string{"v1", "tokens", id}, nil, nil, &out, opts)
+	err := c.call(ctx, outgoing{http.MethodDelete, []string{"v1", "tokens", id}, nil, nil}, &out, opts)
 	return out, err
 }
 
@@ -79,7 +79,7 @@ func (c *Client) SetFencing(ctx context.Context, enable bool, reason string) (v1
 // ConfirmDead confirms, as the operator, that a host is dead.
 func (c *Client) ConfirmDead(ctx context.Context, host, reason string, opts ...Option) (v1.Host, error) {
 	var out v1.Host
-	err := c.call(ctx, http.MethodPost, []string{"v1", "hosts", host, "confirm-dead"}, nil, v1.ReasonRequest{Reason: reason}, &out, opts)
+	err := c.call(ctx, outgoing{http.MethodPost, []string{"v1", "hosts", host, "confirm-dead"}, nil, v1.ReasonRequest{Reason: reason}}, &out, opts)
 	return out, err
 }
 
@@ -96,7 +96,7 @@ func (c *Client) Fence(ctx context.Context, host string, test bool) (v1.Acknowle
 
 func (c *Client) acknowledged(ctx context.Context, q any, parts ...string) (v1.Acknowledgement, error) {
 	var out v1.Acknowledgement
-	err := c.call(ctx, http.MethodPost, parts, nil, q, &out, nil)
+	err := c.call(ctx, outgoing{http.MethodPost, parts, nil, q}, &out, nil)
 	return out, err
 }
 

@@ -17,7 +17,7 @@ import (
 func keyed[T any](ctx context.Context, c *Client, method string, body any, opts []Option, parts ...string) (T, error) {
 	var out T
 	opts = append([]Option{IdempotencyKey(rand.Text())}, opts...)
-	err := c.call(ctx, method, parts, nil, body, &out, opts)
+	err := c.call(ctx, outgoing{method, parts, nil, body}, &out, opts)
 	return out, err
 }
 
@@ -63,7 +63,7 @@ func (c *Client) ApplyPlan(ctx context.Context, id string, opts ...Option) (v1.P
 // StopPlan lets no further move of a plan begin.
 func (c *Client) StopPlan(ctx context.Context, id string, opts ...Option) (v1.Plan, error) {
 	var out v1.Plan
-	err := c.call(ctx, http.MethodPost, []string{"v1", "plans", id, "stop"}, nil, nil, &out, opts)
+	err := c.call(ctx, outgoing{http.MethodPost, []string{"v1", "plans", id, "stop"}, nil, nil}, &out, opts)
 	return out, err
 }
 
@@ -106,7 +106,7 @@ func (c *Client) Migration(ctx context.Context, id string, opts ...Option) (v1.M
 // AbortMigration: the VM stays where it is.
 func (c *Client) AbortMigration(ctx context.Context, id string, opts ...Option) (v1.Migration, error) {
 	var out v1.Migration
-	err := c.call(ctx, http.MethodPost, []string{"v1", "migrations", id, "abort"}, nil, nil, &out, opts)
+	err := c.call(ctx, outgoing{http.MethodPost, []string{"v1", "migrations", id, "abort"}, nil, nil}, &out, opts)
 	return out, err
 }
 
@@ -118,7 +118,7 @@ func (c *Client) Drain(ctx context.Context, host string, q v1.DrainRequest, opts
 // Undrain a host: it takes new VMs again, and no more leave it.
 func (c *Client) Undrain(ctx context.Context, host string, opts ...Option) (v1.Host, error) {
 	var out v1.Host
-	err := c.call(ctx, http.MethodDelete, []string{"v1", "hosts", host, "drain"}, nil, nil, &out, opts)
+	err := c.call(ctx, outgoing{http.MethodDelete, []string{"v1", "hosts", host, "drain"}, nil, nil}, &out, opts)
 	return out, err
 }
 
@@ -150,7 +150,7 @@ func (c *Client) Rightsizing(ctx context.Context, opts ...Option) (v1.Rightsizin
 // SetSettings changes settings of the cluster, and returns all of them.
 func (c *Client) SetSettings(ctx context.Context, q v1.SettingsPatch, opts ...Option) (v1.ClusterSettings, error) {
 	var out v1.ClusterSettings
-	err := c.call(ctx, http.MethodPatch, []string{"v1", "cluster", "settings"}, nil, q, &out, opts)
+	err := c.call(ctx, outgoing{http.MethodPatch, []string{"v1", "cluster", "settings"}, nil, q}, &out, opts)
 	return out, err
 }
 

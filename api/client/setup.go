@@ -28,13 +28,13 @@ func (c *Client) Setup(ctx context.Context) (v1.SetupState, error) {
 // Init makes a new cluster whose first server is this host.
 func (c *Client) Init(ctx context.Context, q v1.SetupInit) (v1.SetupAnswer, error) {
 	var out v1.SetupAnswer
-	err := c.call(ctx, http.MethodPost, []string{"v1", "setup", "init"}, nil, q, &out, nil)
+	err := c.call(ctx, outgoing{http.MethodPost, []string{"v1", "setup", "init"}, nil, q}, &out, nil)
 	return out, err
 }
 
 // Join makes this host a member of a cluster.
 func (c *Client) Join(ctx context.Context, q v1.SetupJoin) (v1.SetupAnswer, error) {
 	var out v1.SetupAnswer
-	err := c.call(ctx, http.MethodPost, []string{"v1", "setup", "join"}, nil, q, &out, nil)
+	err := c.call(ctx, outgoing{http.MethodPost, []string{"v1", "setup", "join"}, nil, q}, &out, nil)
 	return out, err
 }

@@ -16,9 +16,9 @@ const (
 )
 
 func (s *Server) registerAudit(api huma.API) {
-	get(api, "listAudit", auditPath, tagAudit, "List audit records",
-		"Who asked for what, from where, and what came of it: the newest records that match, newest last. Each server keeps a log of its own; the server that is asked "+
-			"merges those of all by time. `missing` names the servers whose records are not in the answer.",
+	get(api, route{"listAudit", auditPath, tagAudit, "List audit records",
+		"Who asked for what, from where, and what came of it: the newest records that match, newest last. Each server keeps a log of its own; the server that is asked " +
+			"merges those of all by time. `missing` names the servers whose records are not in the answer."},
 		func(ctx context.Context, in *struct {
 			Since   string `query:"since" maxLength:"64" doc:"Only records from then on: a time (RFC 3339), or how long ago (30m, 6h)."`
 			Until   string `query:"until" maxLength:"64" doc:"Only records before then: a time, or how long ago."`

@@ -29,7 +29,7 @@ func text(s string) *textAnswer {
 }
 
 func (s *Server) registerCluster(api huma.API) {
-	get(api, "getClusterStatus", "/v1/cluster/status", tagCluster, "Get the cluster's status", "The cluster at a glance.",
+	get(api, route{"getClusterStatus", "/v1/cluster/status", tagCluster, "Get the cluster's status", "The cluster at a glance."},
 		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.ClusterStatus], error) {
 			v, err := s.view(ctx, in.Consistency)
 			if err != nil {

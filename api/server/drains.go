@@ -20,10 +20,10 @@ type drainResultAnswer struct {
 
 func (s *Server) registerDrains(api huma.API) {
 	const path = "/v1/hosts/{name}/drain"
-	change(api, http.MethodPost, "drainHost", path, tagHost, "Empty a host",
-		"Closes the host for new VMs and moves those it has to other hosts by live migration, within the bytes and until the deadline. First it looks for VMs that cannot move: "+
-			"with onBlocked stop, the default, they are a refusal (409 blocked, with each of them and what to do about it), and nothing moves. No VM is stopped but with onBlocked shutdown. "+
-			"A host that is being emptied already goes on with the new options.",
+	change(api, http.MethodPost, route{"drainHost", path, tagHost, "Empty a host",
+		"Closes the host for new VMs and moves those it has to other hosts by live migration, within the bytes and until the deadline. First it looks for VMs that cannot move: " +
+			"with onBlocked stop, the default, they are a refusal (409 blocked, with each of them and what to do about it), and nothing moves. No VM is stopped but with onBlocked shutdown. " +
+			"A host that is being emptied already goes on with the new options."},
 		http.StatusAccepted, v1.DrainRequest{},
 		func(ctx context.Context, in *struct {
 			NameParam
@@ -40,8 +40,8 @@ func (s *Server) registerDrains(api huma.API) {
 			return s.drainHost(ctx, in.Name, q, in.CallParams)
 		})
 	optionalBody(api, path)
-	change(api, http.MethodDelete, "undrainHost", path, tagHost, "Stop emptying a host",
-		"The host takes new VMs again, and none leaves it any more; moves under way end, and nothing is moved back.", http.StatusOK, nil,
+	change(api, http.MethodDelete, route{"undrainHost", path, tagHost, "Stop emptying a host",
+		"The host takes new VMs again, and none leaves it any more; moves under way end, and nothing is moved back."}, http.StatusOK, nil,
 		func(ctx context.Context, in *struct {
 			NameParam
 			CallParams
@@ -60,7 +60,7 @@ func (s *Server) registerDrains(api huma.API) {
 			}
 			return s.getHost(ctx, in.Name, "")
 		})
-	get(api, "getHostDrain", path, tagHost, "Get how far a host is emptied", "With each VM, how much of it was sent, how fast, and when it is there. The state is none where no drain was requested. With wait, the answer comes once the drain changed after index, or has ended.",
+	get(api, route{"getHostDrain", path, tagHost, "Get how far a host is emptied", "With each VM, how much of it was sent, how fast, and when it is there. The state is none where no drain was requested. With wait, the answer comes once the drain changed after index, or has ended."},
 		func(ctx context.Context, in *struct {
 			NameParam
 			ReadParams
@@ -79,7 +79,7 @@ func (s *Server) registerDrains(api huma.API) {
 				return &answerOf[v1.Drain]{Body: d}, index, d.Ended(), nil
 			})
 		})
-	get(api, "getHostEmpty", "/v1/hosts/{name}/empty", tagHost, "Is a host empty", "Whether the host's hypervisor, by its last word, runs none of this cluster's VMs, and none is on its way there.",
+	get(api, route{"getHostEmpty", "/v1/hosts/{name}/empty", tagHost, "Is a host empty", "Whether the host's hypervisor, by its last word, runs none of this cluster's VMs, and none is on its way there."},
 		func(ctx context.Context, in *struct{ NameParam }) (*answerOf[v1.HostEmpty], error) {
 			bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 			defer cancel()
@@ -89,8 +89,8 @@ func (s *Server) registerDrains(api huma.API) {
 			}
 			return &answerOf[v1.HostEmpty]{Body: v1.HostEmpty{Host: in.Name, Empty: e.Empty, VMs: append([]string{}, e.VMs...), Unmanaged: append([]string{}, e.Unmanaged...), At: e.At}}, nil
 		})
-	get(api, "listDrainBatches", "/v1/drain-batches", tagHost, "List hosts that can be emptied together",
-		"All hosts but those with a drain, in groups that can be empty at the same time while everything fits on the others, rules kept, at no lower minimum yield than the present one or the cluster's default, whichever is less; and the hosts for which there is no way.",
+	get(api, route{"listDrainBatches", "/v1/drain-batches", tagHost, "List hosts that can be emptied together",
+		"All hosts but those with a drain, in groups that can be empty at the same time while everything fits on the others, rules kept, at no lower minimum yield than the present one or the cluster's default, whichever is less; and the hosts for which there is no way."},
 		func(ctx context.Context, in *struct{}) (*answerOf[v1.DrainBatches], error) {
 			bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 			defer cancel()

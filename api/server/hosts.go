@@ -14,7 +14,7 @@ import (
 const tagHost = "Hosts"
 
 func (s *Server) registerHosts(api huma.API) {
-	get(api, "listHosts", "/v1/hosts", tagHost, "List hosts", "All hosts by name, with what they have, may give and do give.",
+	get(api, route{"listHosts", "/v1/hosts", tagHost, "List hosts", "All hosts by name, with what they have, may give and do give."},
 		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.List[v1.Host]], error) {
 			v, err := s.view(ctx, in.Consistency)
 			if err != nil {
@@ -27,7 +27,7 @@ func (s *Server) registerHosts(api huma.API) {
 			}
 			return out, nil
 		})
-	get(api, "getHost", "/v1/hosts/{name}", tagHost, "Get a host", "",
+	get(api, route{"getHost", "/v1/hosts/{name}", tagHost, "Get a host", ""},
 		func(ctx context.Context, in *struct {
 			NameParam
 			ReadParams
@@ -51,12 +51,12 @@ func (s *Server) registerHosts(api huma.API) {
 		return s.cordon(ctx, in.Name, true, req.Reason, in.DryRun)
 	}
 	const text = "No new VM is placed on a cordoned host; those on it run on."
-	change(api, http.MethodPut, "cordonHost", "/v1/hosts/{name}/cordon", tagHost, "Cordon a host", text, http.StatusOK, v1.CordonRequest{}, cordon)
-	change(api, http.MethodPost, "cordonHostPost", "/v1/hosts/{name}/cordon", tagHost, "Cordon a host", text+" The same as PUT.", http.StatusOK, v1.CordonRequest{}, cordon)
+	change(api, http.MethodPut, route{"cordonHost", "/v1/hosts/{name}/cordon", tagHost, "Cordon a host", text}, http.StatusOK, v1.CordonRequest{}, cordon)
+	change(api, http.MethodPost, route{"cordonHostPost", "/v1/hosts/{name}/cordon", tagHost, "Cordon a host", text + " The same as PUT."}, http.StatusOK, v1.CordonRequest{}, cordon)
 	for _, op := range []*huma.Operation{api.OpenAPI().Paths["/v1/hosts/{name}/cordon"].Put, api.OpenAPI().Paths["/v1/hosts/{name}/cordon"].Post} {
 		op.RequestBody.Required = false // a reason need not be given
 	}
-	change(api, http.MethodDelete, "uncordonHost", "/v1/hosts/{name}/cordon", tagHost, "Uncordon a host", "The host takes new VMs again.", http.StatusOK, nil,
+	change(api, http.MethodDelete, route{"uncordonHost", "/v1/hosts/{name}/cordon", tagHost, "Uncordon a host", "The host takes new VMs again."}, http.StatusOK, nil,
 		func(ctx context.Context, in *struct {
 			NameParam
 			ChangeParams

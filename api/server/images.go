@@ -18,7 +18,7 @@ type imageAnswer struct {
 }
 
 func (s *Server) registerImages(api huma.API) {
-	get(api, "listImages", "/v1/images", tagImage, "List images", "The image catalogue by name. VC files name its entries; they never have paths.",
+	get(api, route{"listImages", "/v1/images", tagImage, "List images", "The image catalogue by name. VC files name its entries; they never have paths."},
 		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.List[v1.Image]], error) {
 			v, err := s.view(ctx, in.Consistency)
 			if err != nil {
@@ -26,7 +26,7 @@ func (s *Server) registerImages(api huma.API) {
 			}
 			return &answerOf[v1.List[v1.Image]]{Body: v1.List[v1.Image]{Items: each(v.Images(), image)}}, nil
 		})
-	get(api, "getImage", "/v1/images/{name}", tagImage, "Get an image", "",
+	get(api, route{"getImage", "/v1/images/{name}", tagImage, "Get an image", ""},
 		func(ctx context.Context, in *struct {
 			NameParam
 			ReadParams
@@ -41,7 +41,7 @@ func (s *Server) registerImages(api huma.API) {
 			}
 			return &answerOf[v1.Image]{Body: image(i)}, nil
 		})
-	change(api, http.MethodPost, "addImage", "/v1/images", tagImage, "Add an image", "Enters a file that lies on the hosts into the catalogue. The file is looked at, not copied.",
+	change(api, http.MethodPost, route{"addImage", "/v1/images", tagImage, "Add an image", "Enters a file that lies on the hosts into the catalogue. The file is looked at, not copied."},
 		http.StatusCreated, v1.ImageSpec{},
 		func(ctx context.Context, in *struct {
 			CallParams
@@ -72,7 +72,7 @@ func (s *Server) registerImages(api huma.API) {
 			}
 			return out, nil
 		})
-	change(api, http.MethodDelete, "deleteImage", "/v1/images/{name}", tagImage, "Delete an image", "Takes it out of the catalogue; the file stays. One that a virtual cluster uses is refused (409).",
+	change(api, http.MethodDelete, route{"deleteImage", "/v1/images/{name}", tagImage, "Delete an image", "Takes it out of the catalogue; the file stays. One that a virtual cluster uses is refused (409)."},
 		http.StatusNoContent, nil,
 		func(ctx context.Context, in *struct {
 			NameParam

@@ -149,7 +149,7 @@ func TestJoinsOfStrangers(t *testing.T) {
 			t.Errorf("memory: %d bytes more", grown)
 		}
 		// The real one is let in all the same, through a follower.
-		if _, err := member.Join(t.Context(), t.TempDir(), "h4", "127.0.0.1:1", text, []string{s.Address(follower)}, member.JoinOptions{Connect: s.Connect}); err != nil {
+		if _, err := member.Join(t.Context(), t.TempDir(), "h4", "127.0.0.1:1", member.JoinOptions{Token: text, Addresses: []string{s.Address(follower)}, Connect: s.Connect}); err != nil {
 			t.Errorf("the token is refused: %v", err)
 		}
 		if server.MaxJoinBytes != 16<<10 {

@@ -13,8 +13,8 @@ import (
 
 // registerLosses has what operators say and do about hosts that do not answer.
 func (s *Server) registerLosses(api huma.API) {
-	change(api, http.MethodPost, "confirmHostDead", "/v1/hosts/{name}/confirm-dead", tagHost, "Confirm that a host is dead",
-		"An operator's word that the host runs nothing: its restartable VMs start elsewhere. Make sure that its power is off: the word counts as proof. Refused while its agent is heard of.",
+	change(api, http.MethodPost, route{"confirmHostDead", "/v1/hosts/{name}/confirm-dead", tagHost, "Confirm that a host is dead",
+		"An operator's word that the host runs nothing: its restartable VMs start elsewhere. Make sure that its power is off: the word counts as proof. Refused while its agent is heard of."},
 		http.StatusOK, v1.ReasonRequest{},
 		func(ctx context.Context, in *struct {
 			NameParam
@@ -30,8 +30,8 @@ func (s *Server) registerLosses(api huma.API) {
 			}
 			return s.getHost(ctx, in.Name, "")
 		})
-	change(api, http.MethodPost, "fenceHost", "/v1/hosts/{name}/fence", tagHost, "Fence a host",
-		"Turns the host's power off with its fence device and checks that it is off. With test it only asks the device whether the power is on.", http.StatusOK, v1.FenceRequest{},
+	change(api, http.MethodPost, route{"fenceHost", "/v1/hosts/{name}/fence", tagHost, "Fence a host",
+		"Turns the host's power off with its fence device and checks that it is off. With test it only asks the device whether the power is on."}, http.StatusOK, v1.FenceRequest{},
 		func(ctx context.Context, in *struct {
 			NameParam
 			JSONBody

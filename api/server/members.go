@@ -29,7 +29,7 @@ const tagMembers = "Members"
 
 func (s *Server) registerMembers(api huma.API) {
 	s.mux.HandleFunc("POST "+joinPath, s.joinMember)
-	get(api, "listMembers", "/v1/cluster/members", tagMembers, "List members", "Every vcd of the cluster: servers as Raft knows them, agents with their host's lease.",
+	get(api, route{"listMembers", "/v1/cluster/members", tagMembers, "List members", "Every vcd of the cluster: servers as Raft knows them, agents with their host's lease."},
 		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.List[v1.Member]], error) {
 			v, err := s.view(ctx, in.Consistency)
 			if err != nil {
@@ -39,8 +39,8 @@ func (s *Server) registerMembers(api huma.API) {
 			out.Body.Items, _ = s.members(v)
 			return out, nil
 		})
-	change(api, http.MethodDelete, "removeMember", "/v1/cluster/members/{name}", tagMembers, "Remove a member",
-		"Takes its vote and revokes its certificates. Its host must have no VM, but for deleted ones if it was fenced or confirmed dead: those go with it. Refused if too few healthy servers would be left, unless forced.", http.StatusOK, nil,
+	change(api, http.MethodDelete, route{"removeMember", "/v1/cluster/members/{name}", tagMembers, "Remove a member",
+		"Takes its vote and revokes its certificates. Its host must have no VM, but for deleted ones if it was fenced or confirmed dead: those go with it. Refused if too few healthy servers would be left, unless forced."}, http.StatusOK, nil,
 		func(ctx context.Context, in *struct {
 			NameParam
 			Force bool `query:"force" doc:"Also if too few healthy servers are left for a majority."`
@@ -50,9 +50,9 @@ func (s *Server) registerMembers(api huma.API) {
 			}
 			return &answerOf[v1.Acknowledgement]{Body: v1.Acknowledgement{Text: "member " + in.Name + " is removed; its certificates count no more"}}, nil
 		})
-	change(api, http.MethodPost, "makeJoinToken", "/v1/cluster/join-tokens", tagMembers, "Make a join token", "It lets one member in, once. It is shown in this answer only.",
+	change(api, http.MethodPost, route{"makeJoinToken", "/v1/cluster/join-tokens", tagMembers, "Make a join token", "It lets one member in, once. It is shown in this answer only."},
 		http.StatusCreated, v1.JoinTokenRequest{}, s.makeJoinToken)
-	get(api, "listJoinTokens", "/v1/cluster/join-tokens", tagMembers, "List join tokens", "Without their secrets.",
+	get(api, route{"listJoinTokens", "/v1/cluster/join-tokens", tagMembers, "List join tokens", "Without their secrets."},
 		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.List[v1.JoinToken]], error) {
 			v, err := s.view(ctx, in.Consistency)
 			if err != nil {
@@ -62,7 +62,7 @@ func (s *Server) registerMembers(api huma.API) {
 			out.Body.Items = each(v.JoinTokens(), joinToken)
 			return out, nil
 		})
-	change(api, http.MethodPost, "transferLeadership", "/v1/cluster/leader", tagMembers, "Hand leadership on", "To a server that votes.", http.StatusOK, v1.LeaderRequest{},
+	change(api, http.MethodPost, route{"transferLeadership", "/v1/cluster/leader", tagMembers, "Hand leadership on", "To a server that votes."}, http.StatusOK, v1.LeaderRequest{},
 		func(ctx context.Context, in *struct{ JSONBody }) (*answerOf[v1.Acknowledgement], error) {
 			q, err := body[v1.LeaderRequest](in.JSONBody)
 			if err != nil {
@@ -75,7 +75,7 @@ func (s *Server) registerMembers(api huma.API) {
 		})
 	for verb, enable := range map[string]bool{"enable": true, "disable": false} {
 		text := map[bool]string{true: "Leases stop restartable VMs again when they run out.", false: "Leases that run out stop no VM and prove nothing, until fencing is enabled again: for work on the network."}[enable]
-		change(api, http.MethodPost, verb+"Fencing", "/v1/cluster/fencing/"+verb, tagMembers, map[bool]string{true: "Enable fencing", false: "Disable fencing"}[enable], text, http.StatusOK, v1.ReasonRequest{},
+		change(api, http.MethodPost, route{verb + "Fencing", "/v1/cluster/fencing/" + verb, tagMembers, map[bool]string{true: "Enable fencing", false: "Disable fencing"}[enable], text}, http.StatusOK, v1.ReasonRequest{},
 			func(ctx context.Context, in *struct{ JSONBody }) (*answerOf[v1.Acknowledgement], error) {
 				q, err := body[v1.ReasonRequest](in.JSONBody)
 				if err != nil {

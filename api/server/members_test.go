@@ -280,7 +280,7 @@ func TestJoinTokens(t *testing.T) {
 			t.Errorf("%+v, %v", d, err)
 		}
 		join := func(name, token string) error {
-			_, err := member.Join(t.Context(), t.TempDir(), name, "127.0.0.1:1", token, []string{s.Address("h1")}, member.JoinOptions{Connect: s.Connect})
+			_, err := member.Join(t.Context(), t.TempDir(), name, "127.0.0.1:1", member.JoinOptions{Token: token, Addresses: []string{s.Address("h1")}, Connect: s.Connect})
 			return err
 		}
 		must(t, join("h2", k.Token))
@@ -324,7 +324,7 @@ func TestExpiredToken(t *testing.T) {
 		token, _, err := s.Member("h1").NewJoinToken(t.Context(), false, true, false, time.Millisecond, "")
 		must(t, err)
 		time.Sleep(time.Second) // sleep: simulated time
-		_, err = member.Join(t.Context(), t.TempDir(), "h2", "127.0.0.1:1", token, []string{s.Address("h1")}, member.JoinOptions{Connect: s.Connect})
+		_, err = member.Join(t.Context(), t.TempDir(), "h2", "127.0.0.1:1", member.JoinOptions{Token: token, Addresses: []string{s.Address("h1")}, Connect: s.Connect})
 		if err == nil || !strings.Contains(err.Error(), "403") && !strings.Contains(err.Error(), "not known, used, or over") {
 			t.Errorf("%v", err)
 		}
@@ -533,7 +533,7 @@ func TestRejoin(t *testing.T) {
 			q.Server, q.Agent, q.Seconds = true, true, ptr(60.0)
 			k, err := c.MakeJoinToken(t.Context(), q)
 			if err == nil {
-				_, err = member.Join(t.Context(), dir, name, s.Address(lost), k.Token, []string{s.Address(leader)}, member.JoinOptions{Connect: s.Connect})
+				_, err = member.Join(t.Context(), dir, name, s.Address(lost), member.JoinOptions{Token: k.Token, Addresses: []string{s.Address(leader)}, Connect: s.Connect})
 			}
 			return err
 		}

@@ -99,7 +99,7 @@ type migrationAnswer struct {
 }
 
 func (s *Server) registerMoves(api huma.API) {
-	get(api, "listPlans", "/v1/plans", tagPlan, "List plans of moves", "The newest plans, oldest of them first. The last 200 that ended are kept. With wait, the answer comes once one of them changed after index.",
+	get(api, route{"listPlans", "/v1/plans", tagPlan, "List plans of moves", "The newest plans, oldest of them first. The last 200 that ended are kept. With wait, the answer comes once one of them changed after index."},
 		func(ctx context.Context, in *struct {
 			ReadParams
 			WaitParam
@@ -114,7 +114,7 @@ func (s *Server) registerMoves(api huma.API) {
 				return out, index, false, nil
 			})
 		})
-	get(api, "getPlan", "/v1/plans/{id}", tagPlan, "Get a plan of moves", "With wait, the answer comes once the plan changed after index, or has ended.",
+	get(api, route{"getPlan", "/v1/plans/{id}", tagPlan, "Get a plan of moves", "With wait, the answer comes once the plan changed after index, or has ended."},
 		func(ctx context.Context, in *struct {
 			IDParam
 			ReadParams
@@ -128,7 +128,7 @@ func (s *Server) registerMoves(api huma.API) {
 				return &planAnswer{ETag: etag(p.ModifyIndex), Body: plan(v, p)}, p.ModifyIndex, p.State.Ended(), nil
 			})
 		})
-	get(api, "listMigrations", "/v1/migrations", tagMigration, "List migrations", "The newest migrations, oldest of them first; of those that run, with how far they are. The last 1,000 that ended are kept. With wait, the answer comes once one of them changed after index.",
+	get(api, route{"listMigrations", "/v1/migrations", tagMigration, "List migrations", "The newest migrations, oldest of them first; of those that run, with how far they are. The last 1,000 that ended are kept. With wait, the answer comes once one of them changed after index."},
 		func(ctx context.Context, in *struct {
 			ReadParams
 			WaitParam
@@ -151,7 +151,7 @@ func (s *Server) registerMoves(api huma.API) {
 				return out, index, false, nil
 			})
 		})
-	get(api, "getMigration", "/v1/migrations/{id}", tagMigration, "Get a migration", "While it runs, with how far it is. With wait, the answer comes once it changed after index, or has ended.",
+	get(api, route{"getMigration", "/v1/migrations/{id}", tagMigration, "Get a migration", "While it runs, with how far it is. With wait, the answer comes once it changed after index, or has ended."},
 		func(ctx context.Context, in *struct {
 			IDParam
 			ReadParams

@@ -18,7 +18,7 @@ const (
 )
 
 func (s *Server) registerOperations(api huma.API) {
-	get(api, "listOperations", "/v1/operations", tagOperation, "List operations", "The newest changes that were asked for, oldest of them first. Old ones are dropped after a while.",
+	get(api, route{"listOperations", "/v1/operations", tagOperation, "List operations", "The newest changes that were asked for, oldest of them first. Old ones are dropped after a while."},
 		func(ctx context.Context, in *struct {
 			ReadParams
 			VirtualCluster string `query:"virtualCluster" doc:"Only those of the virtual cluster of that name."`
@@ -44,7 +44,7 @@ func (s *Server) registerOperations(api huma.API) {
 			slices.Reverse(out.Body.Items)
 			return out, nil
 		})
-	get(api, "getOperation", "/v1/operations/{id}", tagOperation, "Get an operation", "With wait, the answer comes once the operation has ended or moved on, or when the time is over.",
+	get(api, route{"getOperation", "/v1/operations/{id}", tagOperation, "Get an operation", "With wait, the answer comes once the operation has ended or moved on, or when the time is over."},
 		func(ctx context.Context, in *struct {
 			ReadParams
 			ID   string `path:"id" maxLength:"64" doc:"Id of the operation."`

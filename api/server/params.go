@@ -101,18 +101,21 @@ func parse[T any](b JSONBody, f func([]byte) (T, error)) (T, error) {
 // answerOf wraps a body.
 type answerOf[T any] struct{ Body T }
 
+// route is an operation as the OpenAPI document has it.
+type route struct{ id, path, tag, summary, text string }
+
 // get registers a read.
-func get[I, O any](api huma.API, id, path, tag, summary, text string, h func(context.Context, *I) (*O, error)) {
+func get[I, O any](api huma.API, r route, h func(context.Context, *I) (*O, error)) {
 	huma.Register(api, huma.Operation{
-		OperationID: id, Method: http.MethodGet, Path: path, Summary: summary, Description: text, Tags: []string{tag},
+		OperationID: r.id, Method: http.MethodGet, Path: r.path, Summary: r.summary, Description: r.text, Tags: []string{r.tag},
 		Errors: []int{http.StatusUnauthorized, http.StatusNotFound, http.StatusServiceUnavailable, http.StatusGatewayTimeout},
 	}, h)
 }
 
 // change registers what changes something. body is a value of the type that the request's body holds, nil for none.
-func change[I, O any](api huma.API, method, id, path, tag, summary, text string, status int, body any, h func(context.Context, *I) (*O, error)) {
+func change[I, O any](api huma.API, method string, r route, status int, body any, h func(context.Context, *I) (*O, error)) {
 	op := huma.Operation{
-		OperationID: id, Method: method, Path: path, Summary: summary, Description: text, Tags: []string{tag}, DefaultStatus: status,
+		OperationID: r.id, Method: method, Path: r.path, Summary: r.summary, Description: r.text, Tags: []string{r.tag}, DefaultStatus: status,
 		SkipValidateBody: true,
 		Errors: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed,
 			http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusServiceUnavailable, http.StatusGatewayTimeout},
@@ -120,7 +123,7 @@ func change[I, O any](api huma.API, method, id, path, tag, summary, text string,
 	if body != nil {
 		op.RequestBody = &huma.RequestBody{}
 	}
-	if path == simulatePath {
+	if r.path == simulatePath {
 		op.MaxBodyBytes = MaxSimulateBytes
 	}
 	huma.Register(api, op, h)

@@ -45,9 +45,9 @@ type planResultAnswer struct {
 }
 
 func (s *Server) registerRebalance(api huma.API) {
-	change(api, http.MethodPost, "rebalance", "/v1/rebalance", tagRebalance, "Re-balance the cluster",
-		"Makes the plan that gives the greatest minimum yield for at most maxBytes sent by live migration, aborted moves included, and carries it out. "+
-			"Where no move is worth it the answer (200) is a plan without moves, whose reason says so with figures.",
+	change(api, http.MethodPost, route{"rebalance", "/v1/rebalance", tagRebalance, "Re-balance the cluster",
+		"Makes the plan that gives the greatest minimum yield for at most maxBytes sent by live migration, aborted moves included, and carries it out. " +
+			"Where no move is worth it the answer (200) is a plan without moves, whose reason says so with figures."},
 		http.StatusAccepted, v1.RebalanceRequest{},
 		func(ctx context.Context, in *struct {
 			CallParams
@@ -65,8 +65,8 @@ func (s *Server) registerRebalance(api huma.API) {
 			})
 		})
 	optionalBody(api, "/v1/rebalance")
-	get(api, "rebalanceCurve", "/v1/rebalance/curve", tagRebalance, "Get the curve of yield by bytes",
-		"For each number of bytes that buys more, the greatest minimum yield that moves of so many bytes reach. The first point is 0 bytes: only caps change.",
+	get(api, route{"rebalanceCurve", "/v1/rebalance/curve", tagRebalance, "Get the curve of yield by bytes",
+		"For each number of bytes that buys more, the greatest minimum yield that moves of so many bytes reach. The first point is 0 bytes: only caps change."},
 		func(ctx context.Context, in *struct{}) (*answerOf[v1.List[v1.CurvePoint]], error) {
 			bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 			defer cancel()
@@ -78,8 +78,8 @@ func (s *Server) registerRebalance(api huma.API) {
 				return v1.CurvePoint{Bytes: v1.Size(p.Bytes), MinYield: p.MinYield}
 			})}}, nil
 		})
-	change(api, http.MethodPost, "applyPlan", "/v1/plans/{id}/apply", tagPlan, "Apply a plan that was proposed",
-		"The plan is checked against the cluster as it is. If it does not hold any more: 409 conflict, nothing is changed, and a new plan has to be made.",
+	change(api, http.MethodPost, route{"applyPlan", "/v1/plans/{id}/apply", tagPlan, "Apply a plan that was proposed",
+		"The plan is checked against the cluster as it is. If it does not hold any more: 409 conflict, nothing is changed, and a new plan has to be made."},
 		http.StatusAccepted, nil,
 		func(ctx context.Context, in *struct {
 			IDParam
@@ -89,8 +89,8 @@ func (s *Server) registerRebalance(api huma.API) {
 				return s.cluster.ApplyPlan(ctx, in.ID, call)
 			})
 		})
-	change(api, http.MethodPost, "stopPlan", "/v1/plans/{id}/stop", tagPlan, "Stop a plan",
-		"No further move of it begins; those under way end. Nothing is moved back.", http.StatusOK, nil,
+	change(api, http.MethodPost, route{"stopPlan", "/v1/plans/{id}/stop", tagPlan, "Stop a plan",
+		"No further move of it begins; those under way end. Nothing is moved back."}, http.StatusOK, nil,
 		func(ctx context.Context, in *struct {
 			IDParam
 			ChangeParams
@@ -112,8 +112,8 @@ func (s *Server) registerRebalance(api huma.API) {
 			}
 			return &planAnswer{ETag: etag(p.ModifyIndex), Body: plan(v, p)}, nil
 		})
-	change(api, http.MethodPost, "abortMigration", "/v1/migrations/{id}/abort", tagMigration, "Abort a migration",
-		"The VM stays on the host that it runs on; what was sent counts against the plan all the same.", http.StatusOK, nil,
+	change(api, http.MethodPost, route{"abortMigration", "/v1/migrations/{id}/abort", tagMigration, "Abort a migration",
+		"The VM stays on the host that it runs on; what was sent counts against the plan all the same."}, http.StatusOK, nil,
 		func(ctx context.Context, in *struct {
 			IDParam
 			ChangeParams

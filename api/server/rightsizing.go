@@ -21,8 +21,8 @@ type Rightsizer interface {
 }
 
 func (s *Server) registerRightsizing(api huma.API) {
-	get(api, "getRightsizing", "/v1/cluster/rightsizing", tagCluster, "What is reclaimed of what was declared",
-		"What VMs are given that use less than was declared, or in the shadow what they would be given; what went wrong, or would have; and which VMs are left alone, and why.",
+	get(api, route{"getRightsizing", "/v1/cluster/rightsizing", tagCluster, "What is reclaimed of what was declared",
+		"What VMs are given that use less than was declared, or in the shadow what they would be given; what went wrong, or would have; and which VMs are left alone, and why."},
 		func(ctx context.Context, _ *struct{}) (*answerOf[v1.Rightsizing], error) {
 			bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 			defer cancel()

@@ -21,9 +21,9 @@ import (
 var resolutions = map[string]history.Resolution{"raw": history.Raw, "1m": history.Minute, "5m": history.FiveMinutes, "1h": history.Hour}
 
 func (s *Server) registerSamples(api huma.API) {
-	get(api, "getVMSamples", "/v1/vms/{name}/samples", tagVM, "What a VM used",
-		"Measured every ten seconds by its host, which keeps it in four resolutions: raw for an hour, 1m for six hours, 5m for two days, 1h for thirty days. It goes along when "+
-			"the VM moves. Read from the host: 503 while that does not answer.",
+	get(api, route{"getVMSamples", "/v1/vms/{name}/samples", tagVM, "What a VM used",
+		"Measured every ten seconds by its host, which keeps it in four resolutions: raw for an hour, 1m for six hours, 5m for two days, 1h for thirty days. It goes along when " +
+			"the VM moves. Read from the host: 503 while that does not answer."},
 		func(ctx context.Context, in *struct {
 			NameParam
 			ReadParams
@@ -58,9 +58,9 @@ func (s *Server) registerSamples(api huma.API) {
 }
 
 func (s *Server) registerForecasts(api huma.API) {
-	get(api, "getVMForecast", "/v1/vms/{name}/forecast", tagVM, "What a VM will use",
-		"Forecast minute by minute by its host, from what it measured: a mixture of models, weighed by how good each has been on this VM, with intervals that are corrected by how "+
-			"often they held. Read from the host: 503 while that does not answer.",
+	get(api, route{"getVMForecast", "/v1/vms/{name}/forecast", tagVM, "What a VM will use",
+		"Forecast minute by minute by its host, from what it measured: a mixture of models, weighed by how good each has been on this VM, with intervals that are corrected by how " +
+			"often they held. Read from the host: 503 while that does not answer."},
 		func(ctx context.Context, in *struct {
 			NameParam
 			ReadParams

@@ -16,7 +16,7 @@ type settingsAnswer struct {
 }
 
 func (s *Server) registerSettings(api huma.API) {
-	get(api, "getSettings", "/v1/cluster/settings", tagCluster, "Get the cluster's settings", "Defaults of virtual clusters, when VMs move, and whose needs are estimated. What was never set is shown as its default.",
+	get(api, route{"getSettings", "/v1/cluster/settings", tagCluster, "Get the cluster's settings", "Defaults of virtual clusters, when VMs move, and whose needs are estimated. What was never set is shown as its default."},
 		func(ctx context.Context, in *struct{ ReadParams }) (*settingsAnswer, error) {
 			v, err := s.view(ctx, in.Consistency)
 			if err != nil {
@@ -25,8 +25,8 @@ func (s *Server) registerSettings(api huma.API) {
 			meta, _ := v.Meta()
 			return settingsOf(meta), nil
 		})
-	change(api, http.MethodPatch, "changeSettings", "/v1/cluster/settings", tagCluster, "Change the cluster's settings",
-		"What is left out stays. A value of 0 or 0s brings a default back, where there is one. Answers with all settings; in a dry run, as they would be.", http.StatusOK, v1.SettingsPatch{},
+	change(api, http.MethodPatch, route{"changeSettings", "/v1/cluster/settings", tagCluster, "Change the cluster's settings",
+		"What is left out stays. A value of 0 or 0s brings a default back, where there is one. Answers with all settings; in a dry run, as they would be."}, http.StatusOK, v1.SettingsPatch{},
 		func(ctx context.Context, in *struct {
 			ChangeParams
 			IfMatch string `header:"If-Match" maxLength:"64" doc:"The ETag that the settings must have; 412 if they have another."`

@@ -17,8 +17,8 @@ const simulatePath = "/v1/simulate"
 const MaxSimulateBytes = 256 << 20
 
 func (s *Server) registerSimulate(api huma.API) {
-	change(api, http.MethodPost, "simulate", simulatePath, tagPlan, "Ask what would be if the cluster were another",
-		"With hosts more or less, other needs, other bytes, for the cluster as it is or for a saved state: the minimum yield after the best moves, what would be refused, and the bytes it takes. Nothing is changed.",
+	change(api, http.MethodPost, route{"simulate", simulatePath, tagPlan, "Ask what would be if the cluster were another",
+		"With hosts more or less, other needs, other bytes, for the cluster as it is or for a saved state: the minimum yield after the best moves, what would be refused, and the bytes it takes. Nothing is changed."},
 		http.StatusOK, v1.SimulateRequest{},
 		func(ctx context.Context, in *struct{ JSONBody }) (*answerOf[v1.SimulateResult], error) {
 			q, err := parse(in.JSONBody, v1.ParseSimulate)
@@ -40,8 +40,8 @@ func (s *Server) registerSimulate(api huma.API) {
 				Bytes: v1.Size(r.Bytes), Refused: append([]string{}, r.Refused...), Plan: plan(v, r.Plan),
 				Unplaced: each(r.Unplaced, func(u leader.Unplaced) v1.Unplaced { return v1.Unplaced{VM: u.VM, VirtualCluster: u.VC, Why: u.Why} })}}, nil
 		})
-	get(api, "listFailoverCapacity", "/v1/failover-capacity", tagPlan, "Does everything fit without any one host",
-		"Each host is thought away in turn: whether its VMs find other hosts, rules kept, and the minimum yield of the cluster then. Nothing is changed.",
+	get(api, route{"listFailoverCapacity", "/v1/failover-capacity", tagPlan, "Does everything fit without any one host",
+		"Each host is thought away in turn: whether its VMs find other hosts, rules kept, and the minimum yield of the cluster then. Nothing is changed."},
 		func(ctx context.Context, _ *struct{}) (*answerOf[v1.List[v1.FailoverRow]], error) {
 			bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 			defer cancel()

@@ -41,7 +41,7 @@ type tokenAnswer struct {
 }
 
 func (s *Server) registerTokens(api huma.API) {
-	get(api, "listTokens", "/v1/tokens", tagToken, "List tokens of the API", "Never their secrets. The token in the file of `vcd dev` is not among them.",
+	get(api, route{"listTokens", "/v1/tokens", tagToken, "List tokens of the API", "Never their secrets. The token in the file of `vcd dev` is not among them."},
 		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.List[v1.Token]], error) {
 			v, err := s.view(ctx, in.Consistency)
 			if err != nil {
@@ -55,10 +55,10 @@ func (s *Server) registerTokens(api huma.API) {
 				return tokenOf(t)
 			})}}, nil
 		})
-	change(api, http.MethodPost, "makeToken", "/v1/tokens", tagToken, "Make a token of the API", "Its secret is shown in this answer only.",
+	change(api, http.MethodPost, route{"makeToken", "/v1/tokens", tagToken, "Make a token of the API", "Its secret is shown in this answer only."},
 		http.StatusCreated, v1.TokenRequest{}, s.makeToken)
-	change(api, http.MethodDelete, "revokeToken", "/v1/tokens/{id}", tagToken, "Revoke a token of the API",
-		"It is refused from now on, and what runs with it (event streams, consoles, long polls) ends within 5 s, on every server. The last admin token that does not expire is not revoked (409).",
+	change(api, http.MethodDelete, route{"revokeToken", "/v1/tokens/{id}", tagToken, "Revoke a token of the API",
+		"It is refused from now on, and what runs with it (event streams, consoles, long polls) ends within 5 s, on every server. The last admin token that does not expire is not revoked (409)."},
 		http.StatusOK, nil, s.revokeToken)
 }
 

@@ -31,7 +31,7 @@ type vcInput struct {
 
 func (s *Server) registerVirtualClusters(api huma.API) {
 	const base = "/v1/virtual-clusters"
-	get(api, "listVirtualClusters", base, tagVC, "List virtual clusters", "All virtual clusters, oldest first.",
+	get(api, route{"listVirtualClusters", base, tagVC, "List virtual clusters", "All virtual clusters, oldest first."},
 		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.List[v1.VirtualCluster]], error) {
 			v, err := s.view(ctx, in.Consistency)
 			if err != nil {
@@ -44,7 +44,7 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 			}
 			return out, nil
 		})
-	get(api, "getVirtualCluster", base+"/{name}", tagVC, "Get a virtual cluster", "",
+	get(api, route{"getVirtualCluster", base + "/{name}", tagVC, "Get a virtual cluster", ""},
 		func(ctx context.Context, in *struct {
 			NameParam
 			ReadParams
@@ -59,8 +59,8 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 			}
 			return &vcAnswer{ETag: etag(vc.ModifyIndex), Body: virtualCluster(v.VCView(vc))}, nil
 		})
-	get(api, "explainVirtualCluster", base+"/{name}/explain", tagVC, "Explain a virtual cluster",
-		"Why it has the yield it has, which host binds it, or why it is not admitted.",
+	get(api, route{"explainVirtualCluster", base + "/{name}/explain", tagVC, "Explain a virtual cluster",
+		"Why it has the yield it has, which host binds it, or why it is not admitted."},
 		func(ctx context.Context, in *struct {
 			NameParam
 			ReadParams
@@ -77,8 +77,8 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 			return &answerOf[v1.Explanation]{Body: v1.Explanation{VirtualCluster: vc.Name, State: string(v.VCView(vc).State), Yield: e.Yield,
 				MinYield: e.MinYield, Bottleneck: e.Bottleneck, Lines: append([]string{}, e.Lines...), Decision: decision(e.Decision)}}, nil
 		})
-	change(api, http.MethodPost, "createVirtualCluster", base, tagVC, "Create a virtual cluster",
-		"Admits all of it or nothing. If it does not fit now it is queued, or refused (409 with the reasons per host) where onFull is reject.",
+	change(api, http.MethodPost, route{"createVirtualCluster", base, tagVC, "Create a virtual cluster",
+		"Admits all of it or nothing. If it does not fit now it is queued, or refused (409 with the reasons per host) where onFull is reject."},
 		http.StatusAccepted, v1.VirtualClusterSpec{},
 		func(ctx context.Context, in *struct {
 			CallParams
@@ -93,8 +93,8 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 				return s.cluster.Create(ctx, specOf(spec), call)
 			})
 		})
-	change(api, http.MethodPatch, "scaleVirtualCluster", base+"/{name}", tagVC, "Scale a virtual cluster",
-		"Changes the number of VMs of a group or what each of them needs: all or nothing, refused like an admission.",
+	change(api, http.MethodPatch, route{"scaleVirtualCluster", base + "/{name}", tagVC, "Scale a virtual cluster",
+		"Changes the number of VMs of a group or what each of them needs: all or nothing, refused like an admission."},
 		http.StatusAccepted, v1.ScaleRequest{},
 		func(ctx context.Context, in *struct {
 			NameParam
@@ -110,12 +110,12 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 				return s.cluster.Scale(ctx, in.Name, by, call)
 			})
 		})
-	change(api, http.MethodDelete, "deleteVirtualCluster", base+"/{name}", tagVC, "Delete a virtual cluster",
-		"Stops its VMs and removes them with their disks.", http.StatusAccepted, nil, s.verb("delete", s.cluster.Delete))
-	change(api, http.MethodPost, "startVirtualCluster", base+"/{name}/start", tagVC, "Start a virtual cluster",
-		"Starts what is stopped or failed; admitted again, all or nothing.", http.StatusAccepted, nil, s.verb("start", s.cluster.Start))
-	change(api, http.MethodPost, "stopVirtualCluster", base+"/{name}/stop", tagVC, "Stop a virtual cluster",
-		"Asks its guests to power off. Disks are kept; what it had of the hosts is free for others.", http.StatusAccepted, nil, s.verb("stop", s.cluster.Stop))
+	change(api, http.MethodDelete, route{"deleteVirtualCluster", base + "/{name}", tagVC, "Delete a virtual cluster",
+		"Stops its VMs and removes them with their disks."}, http.StatusAccepted, nil, s.verb("delete", s.cluster.Delete))
+	change(api, http.MethodPost, route{"startVirtualCluster", base + "/{name}/start", tagVC, "Start a virtual cluster",
+		"Starts what is stopped or failed; admitted again, all or nothing."}, http.StatusAccepted, nil, s.verb("start", s.cluster.Start))
+	change(api, http.MethodPost, route{"stopVirtualCluster", base + "/{name}/stop", tagVC, "Stop a virtual cluster",
+		"Asks its guests to power off. Disks are kept; what it had of the hosts is free for others."}, http.StatusAccepted, nil, s.verb("stop", s.cluster.Stop))
 }
 
 func (s *Server) verb(name string, do func(context.Context, string, leader.Call) (leader.Result, error)) func(context.Context, *vcInput) (*resultAnswer, error) {

@@ -20,7 +20,7 @@ const (
 )
 
 func (s *Server) registerVMs(api huma.API) {
-	get(api, "listVMs", "/v1/vms", tagVM, "List VMs", "All VMs, oldest first, with what they need, are given and use.",
+	get(api, route{"listVMs", "/v1/vms", tagVM, "List VMs", "All VMs, oldest first, with what they need, are given and use."},
 		func(ctx context.Context, in *struct {
 			ReadParams
 			VirtualCluster string `query:"virtualCluster" doc:"Only those of the virtual cluster of that name."`
@@ -49,7 +49,7 @@ func (s *Server) registerVMs(api huma.API) {
 			}
 			return out, nil
 		})
-	get(api, "getVM", "/v1/vms/{name}", tagVM, "Get a VM", "By its name or its id.",
+	get(api, route{"getVM", "/v1/vms/{name}", tagVM, "Get a VM", "By its name or its id."},
 		func(ctx context.Context, in *struct {
 			NameParam
 			ReadParams

@@ -3,6 +3,7 @@ package v1
 import "time"
 
 // Plan is an ordered list of live migrations, and what they are for. Caps follow by themselves.
+// Many fields: it is one JSON object of the API, whose fields are never removed.
 type Plan struct {
 	ID                 string    `json:"id" doc:"Empty in a dry run."`
 	Kind               string    `json:"kind" enum:"rebalance,drain,room" doc:"rebalance: for a greater minimum yield. drain: to empty a host. room: so that a virtual cluster fits."`
@@ -53,6 +54,7 @@ type Move struct {
 }
 
 // Migration is one VM on its way from one host to another, or there.
+// Many fields: it is one JSON object of the API, whose fields are never removed.
 type Migration struct {
 	ID             string        `json:"id" doc:"Id, for /v1/migrations/{id}."`
 	VM             string        `json:"vm" doc:"Name of the VM."`

@@ -66,7 +66,7 @@ type VMCount struct {
 	Lost     int `json:"lost" doc:"Went with their host, and are to be started again."`
 }
 
-// VM is one instance of a group.
+// VM is one instance of a group. Many fields: it is one JSON object of the API, whose fields are never removed.
 type VM struct {
 	ID             string    `json:"id"`
 	Name           string    `json:"name" doc:"VC-GROUP-TASK."`
@@ -93,7 +93,7 @@ type VM struct {
 	SampledAt      time.Time `json:"sampledAt,omitzero" doc:"When cap, used, balloon, resident and memoryUsed were measured."`
 }
 
-// Host is a machine and what it gives.
+// Host is a machine and what it gives. Many fields: it is one JSON object of the API, whose fields are never removed.
 type Host struct {
 	Name         string            `json:"name"`
 	State        string            `json:"state" doc:"ready, cordoned, draining (VMs leave it), drained (its hypervisor says that none of ours is left), unreachable (its agent or its hypervisor does not answer), lost (proved to run nothing), or unknown (not heard of yet)."`
@@ -219,6 +219,7 @@ type Image struct {
 }
 
 // ClusterStatus is the cluster at a glance.
+// Many fields: it is one JSON object of the API, whose fields are never removed.
 type ClusterStatus struct {
 	ID              string          `json:"id"`
 	Version         string          `json:"version" doc:"Of the server that answers."`

@@ -97,6 +97,7 @@ func (o AbortMove) String() string { return "give up the move of " + o.Name + ":
 func (o Blocked) String() string   { return fmt.Sprintf("hold %s: %s", o.Name, o.Why) }
 
 // Past is what the agent did before and cannot read off the host.
+// Many fields: Decide takes values, and each field is one kind of fact that a step of the round remembers.
 type Past struct {
 	// Asked: VMs that were asked to power off, long enough ago to pull the plug now.
 	Overdue map[string]bool

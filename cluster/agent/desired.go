@@ -145,6 +145,7 @@ type Sample struct {
 }
 
 // Report is what an agent sends to the leader after each round.
+// Many fields: it is one message, and each field is what one step of the round found.
 type Report struct {
 	Host       string
 	Capacity   hypervisor.Capacity

@@ -14,6 +14,7 @@ import (
 )
 
 // Options are the options of an agent. The zero durations stand for the defaults.
+// Many fields: each is one part or one time that the caller may replace.
 type Options struct {
 	Host       string // the host's name in the cluster
 	Hypervisor hypervisor.Host
@@ -150,6 +151,7 @@ type attempt struct {
 // runner is what an agent remembers from one round to the next. What one step of a round passes to the next goes by value: see
 // round. Each field stands with the step that changes it. Only the runner's goroutine uses them, but for what is said of moving,
 // starting, the lease manager and reach.
+// Many fields: they are in one place, in the order of the steps, so that a step can be read beside what it changes.
 type runner struct {
 	Options
 	log   *slog.Logger

@@ -270,12 +270,12 @@ type decider func(s *state.Snapshot, global bool) (a admission.Answer, scoped bo
 // change plans on a snapshot, proposes, and plans again if the state had changed meanwhile. decide must be a function of the
 // snapshot, and of the plans in flight.
 func (c *Service) change(ctx context.Context, verb, name string, body any, call Call, decide decider) (Result, error) {
-	print := fingerprint(verb, name, body)
+	q := request{verb, name, fingerprint(verb, name, body), call}
 	if err := c.o.Log.Linearize(ctx); err != nil {
 		return Result{}, fmt.Errorf("%s %s: %w: %w", verb, name, ErrNoLeader, err)
 	}
 	for n := 0; ; n++ {
-		r, again, err := c.try(ctx, verb, name, print, call, n > 1, decide)
+		r, again, err := c.try(ctx, q, n > 1, decide)
 		if !again || n >= tries {
 			return r, err
 		}
@@ -283,25 +283,31 @@ func (c *Service) change(ctx context.Context, verb, name string, body any, call 
 	}
 }
 
+// request is a call that is planned, and planned again.
+type request struct {
+	verb, name, print string // print: see fingerprint
+	call              Call
+}
+
 // try plans once. again: the state had changed meanwhile.
-func (c *Service) try(ctx context.Context, verb, name, print string, call Call, global bool, decide decider) (r Result, again bool, err error) {
+func (c *Service) try(ctx context.Context, q request, global bool, decide decider) (r Result, again bool, err error) {
 	planned, err := c.turn(ctx)
 	if err != nil {
-		return r, false, fmt.Errorf("%s %s: %w: %w", verb, name, ErrTimeout, err)
+		return r, false, fmt.Errorf("%s %s: %w: %w", q.verb, q.name, ErrTimeout, err)
 	}
 	defer planned()
 	for {
 		if global {
 			if err := c.inflight.drained(ctx); err != nil {
-				return r, false, fmt.Errorf("%s %s: %w: %w", verb, name, ErrTimeout, err)
+				return r, false, fmt.Errorf("%s %s: %w: %w", q.verb, q.name, ErrTimeout, err)
 			}
 		}
 		s := c.o.State.Snapshot()
-		if r, done, err := replay(s, print, call); done || err != nil {
+		if r, done, err := replay(s, q.print, q.call); done || err != nil {
 			return r, false, err
 		}
 		if m, _ := s.Meta(); m.RecoveryFreeze.On() {
-			return r, false, fmt.Errorf("%s %s: %w", verb, name, &FrozenError{Reason: m.RecoveryFreeze.Reason, Pending: m.RecoveryFreeze.Pending})
+			return r, false, fmt.Errorf("%s %s: %w", q.verb, q.name, &FrozenError{Reason: m.RecoveryFreeze.Reason, Pending: m.RecoveryFreeze.Pending})
 		}
 		a, scoped, err := decide(s, global)
 		if err != nil {
@@ -312,28 +318,28 @@ func (c *Service) try(ctx context.Context, verb, name, print string, call Call, 
 			continue
 		}
 		if a.Plan == nil {
-			if err := c.current.Load().allReported(s, verb+" "+name+": it does not fit so far"); err != nil {
+			if err := c.current.Load().allReported(s, q.verb+" "+q.name+": it does not fit so far"); err != nil {
 				return r, false, err
 			}
-			return Result{DryRun: call.DryRun, Decision: a.Decision}, false, &Refused{Decision: a.Decision}
+			return Result{DryRun: q.call.DryRun, Decision: a.Decision}, false, &Refused{Decision: a.Decision}
 		}
 		m, _ := s.Meta()
-		r = Result{VC: *a.Plan.VC, Decision: a.Decision, Changes: changesOf(s, a.Plan), DryRun: call.DryRun, rightsizing: m.Settings.Rightsizing}
-		if call.DryRun {
+		r = Result{VC: *a.Plan.VC, Decision: a.Decision, Changes: changesOf(s, a.Plan), DryRun: q.call.DryRun, rightsizing: m.Settings.Rightsizing}
+		if q.call.DryRun {
 			r.VC, r.VMs = c.preview(s, a.Plan)
 			return r, false, nil
 		}
 		a.Plan.Text += askedBy(ctx) // of the event alone
-		a.Plan.Operation = &state.Operation{ID: c.ids.next(), Kind: verb, VC: a.Plan.VC.ID, Name: a.Plan.VC.Name, At: c.o.Now().UTC()}
-		if call.IdempotencyKey != "" {
-			a.Plan.Remembered = &state.Remembered{Key: call.IdempotencyKey, Fingerprint: print, Operation: a.Plan.Operation.ID}
+		a.Plan.Operation = &state.Operation{ID: c.ids.next(), Kind: q.verb, VC: a.Plan.VC.ID, Name: a.Plan.VC.Name, At: c.o.Now().UTC()}
+		if q.call.IdempotencyKey != "" {
+			a.Plan.Remembered = &state.Remembered{Key: q.call.IdempotencyKey, Fingerprint: q.print, Operation: a.Plan.Operation.ID}
 		}
 		if !global {
 			defer c.inflight.off(a.Plan)()
 			planned()
 		}
 		if err := c.propose(ctx, state.KindPlan, a.Plan); err != nil {
-			return Result{}, errors.Is(err, state.ErrConflict), fmt.Errorf("%s %s: %w", verb, name, err)
+			return Result{}, errors.Is(err, state.ErrConflict), fmt.Errorf("%s %s: %w", q.verb, q.name, err)
 		}
 		after := c.o.State.Snapshot()
 		r.Operation, _ = after.Operation(a.Plan.Operation.ID)

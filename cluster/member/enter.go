@@ -131,14 +131,14 @@ func namesOf(advertise string) (pki.Names, error) {
 	return pki.NamesOf(net.JoinHostPort(host, "0"), "localhost:0", "127.0.0.1:0")
 }
 
-// Join enters a cluster with a token, through one of the servers at the addresses. The options give the run of the machine that
-// this host is, if it is known: with it a member that lost its disk while VMs run on it is admitted again.
-func Join(ctx context.Context, dir, name, advertise, token string, addresses []string, o ...JoinOptions) (pki.Identity, error) {
+// Join enters a cluster with a token, through one of the servers at the addresses. Where the options name the
+// machine's run, a member that lost its disk while VMs run on it is admitted again.
+func Join(ctx context.Context, dir, name, advertise string, o JoinOptions) (pki.Identity, error) {
 	var none pki.Identity
 	if HasIdentity(dir) {
 		return none, ErrMember
 	}
-	t, err := pki.ParseJoinToken(token)
+	t, err := pki.ParseJoinToken(o.Token)
 	if err != nil {
 		return none, err
 	}
@@ -154,9 +154,9 @@ func Join(ctx context.Context, dir, name, advertise, token string, addresses []s
 	if err != nil {
 		return none, err
 	}
-	ask, connect := joining(transport.JoinRequest{Name: name, Address: advertise, Request: string(request)}, o)
-	a, sent, err := enter(ctx, addresses, func(address string) (transport.JoinAnswer, error) {
-		return transport.Join(ctx, address, t, ask, connect)
+	ask := o.request(transport.JoinRequest{Name: name, Address: advertise, Request: string(request)})
+	a, sent, err := enter(ctx, o.Addresses, func(address string) (transport.JoinAnswer, error) {
+		return transport.Join(ctx, address, t, ask, o.Connect)
 	})
 	if err != nil {
 		return none, err
@@ -176,19 +176,19 @@ func Join(ctx context.Context, dir, name, advertise, token string, addresses []s
 }
 
 // JoinAs enters, with a token, the cluster that a certificate of the operator's own PKI names; see Join.
-func JoinAs(ctx context.Context, dir string, own pki.Files, advertise, token string, addresses []string, o ...JoinOptions) (pki.Identity, error) {
+func JoinAs(ctx context.Context, dir string, own pki.Files, advertise string, o JoinOptions) (pki.Identity, error) {
 	var none pki.Identity
 	certificates, err := openOwn(dir, own, advertise)
 	if err != nil {
 		return none, err
 	}
-	t, err := pki.ParseJoinToken(token)
+	t, err := pki.ParseJoinToken(o.Token)
 	if err != nil {
 		return none, err
 	}
-	ask, connect := joining(transport.JoinRequest{Address: advertise}, o)
-	a, sent, err := enter(ctx, addresses, func(address string) (transport.JoinAnswer, error) {
-		return transport.JoinAs(ctx, address, certificates, t, ask, connect)
+	ask := o.request(transport.JoinRequest{Address: advertise})
+	a, sent, err := enter(ctx, o.Addresses, func(address string) (transport.JoinAnswer, error) {
+		return transport.JoinAs(ctx, address, certificates, t, ask, o.Connect)
 	})
 	if err != nil {
 		return none, err
@@ -202,18 +202,17 @@ func JoinAs(ctx context.Context, dir string, own pki.Files, advertise, token str
 // connect connects to a server of the cluster, below TLS.
 type connect = func(ctx context.Context, address string) (net.Conn, error)
 
-// JoinOptions are options of a host that enters a cluster.
+// JoinOptions say by what a host enters a cluster.
 type JoinOptions struct {
-	Machine state.Machine // on which the new member runs; zero: it is not known
-	Connect connect       // nil: TCP
+	Token     string        // a join token
+	Addresses []string      // of servers of the cluster
+	Machine   state.Machine // on which the new member runs; zero: it is not known
+	Connect   connect       // nil: TCP
 }
 
-func joining(q transport.JoinRequest, o []JoinOptions) (transport.JoinRequest, connect) {
-	if len(o) == 0 {
-		return q, nil
-	}
-	q.Machine, q.Boot = o[0].Machine.ID, o[0].Machine.Boot
-	return q, o[0].Connect
+func (o JoinOptions) request(q transport.JoinRequest) transport.JoinRequest {
+	q.Machine, q.Boot = o.Machine.ID, o.Machine.Boot
+	return q
 }
 
 // agentFile is the file of the state of the agent of that name.

@@ -35,7 +35,7 @@ func TestAdmitWithoutToken(t *testing.T) {
 	}
 	open, over := token(time.Hour, state.JoinToken{Agent: true}), token(-time.Second, state.JoinToken{Agent: true})
 	used, other := token(time.Hour, state.JoinToken{Agent: true}), token(time.Hour, state.JoinToken{Server: true, For: "h1"})
-	if _, err := member.Join(ctx, t.TempDir(), "h2", "127.0.0.1:1", used.Text(), []string{s.at["h1"]}); err != nil {
+	if _, err := member.Join(ctx, t.TempDir(), "h2", "127.0.0.1:1", member.JoinOptions{Token: used.Text(), Addresses: []string{s.at["h1"]}}); err != nil {
 		t.Fatal(err)
 	}
 	secret := func() string {

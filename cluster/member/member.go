@@ -26,7 +26,7 @@ import (
 	"evenkeel/internal/statefile"
 )
 
-// Options are the options of a member.
+// Options are the options of a member. Many fields: each is one part, address or time that vcd.yaml or a test sets.
 type Options struct {
 	Dir      string       // its identity, its log, what its agent must know again
 	Listener net.Listener // below TLS; the member closes it
@@ -78,7 +78,7 @@ type Backups struct {
 	Latest, Days int
 }
 
-// Member is a running member.
+// Member is a running member. Many fields: it wires all parts of a process together, and each part is a field.
 type Member struct {
 	o            Options
 	log          *slog.Logger

@@ -93,10 +93,10 @@ func TestJoinAndRemove(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := s.listen("h2")
-		if _, err := member.Join(t.Context(), s.dirs["h2"], "h2", s.at["h2"], token, m.Servers(), member.JoinOptions{Connect: s.connect}); err != nil {
+		if _, err := member.Join(t.Context(), s.dirs["h2"], "h2", s.at["h2"], member.JoinOptions{Token: token, Addresses: m.Servers(), Connect: s.connect}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := member.Join(t.Context(), t.TempDir(), "h3", "127.0.0.1:1", token, m.Servers(), member.JoinOptions{Connect: s.connect}); err == nil {
+		if _, err := member.Join(t.Context(), t.TempDir(), "h3", "127.0.0.1:1", member.JoinOptions{Token: token, Addresses: m.Servers(), Connect: s.connect}); err == nil {
 			t.Error("a token let in two members")
 		}
 		s.start("h2", l)

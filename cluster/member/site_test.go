@@ -194,7 +194,7 @@ func (s *site) joinAs(name string, row state.JoinToken) *member.Member {
 		leader := s.leader()
 		token, _, err := leader.NewToken(s.t.Context(), time.Hour, row)
 		if err == nil {
-			_, err = member.Join(s.t.Context(), s.dirs[name], name, s.at[name], token, leader.Servers(), member.JoinOptions{Connect: s.connect})
+			_, err = member.Join(s.t.Context(), s.dirs[name], name, s.at[name], member.JoinOptions{Token: token, Addresses: leader.Servers(), Connect: s.connect})
 		}
 		var said *transport.Problem
 		switch {

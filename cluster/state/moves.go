@@ -64,6 +64,7 @@ func (s StepState) known() bool {
 }
 
 // MovePlan is an ordered list of live migrations. It is recorded before the first of them begins.
+// Many fields: it is one row of the replicated state, in JSON that old logs and snapshots have.
 type MovePlan struct {
 	ID        string        `json:"id"`
 	Kind      MovePlanKind  `json:"kind"`
@@ -136,6 +137,7 @@ const (
 )
 
 // Migration is one move, from its intent on. Its progress is not stored: the source's agent reports it.
+// Many fields: it is one row of the replicated state, in JSON that old logs and snapshots have.
 type Migration struct {
 	ID         string         `json:"id"`
 	VM         string         `json:"vm"` // id

@@ -132,7 +132,7 @@ func (o *outside) Init(context.Context, v1.SetupInit) (v1.SetupAnswer, error) {
 func (o *outside) Join(ctx context.Context, q v1.SetupJoin) (v1.SetupAnswer, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	id, err := member.Join(ctx, o.dir, o.name, "127.0.0.1:7480", q.Token, q.Addresses, member.JoinOptions{Connect: o.connect})
+	id, err := member.Join(ctx, o.dir, o.name, "127.0.0.1:7480", member.JoinOptions{Token: q.Token, Addresses: q.Addresses, Connect: o.connect})
 	a := v1.SetupAnswer{SetupState: o.State()}
 	a.Cluster, a.Roles = id.Cluster, id.String()
 	return a, o.entered(err)

@@ -24,6 +24,7 @@ import (
 const maxConfigBytes = 1 << 20
 
 // config is vcd.yaml. vcd.yaml(5) describes every key.
+// Many fields: they are the keys of the file, and those at its top level are not renamed.
 type config struct {
 	Name       string `yaml:"name"`
 	Server     bool   `yaml:"server"`

@@ -417,9 +417,9 @@ func (d *memberDaemon) Join(ctx context.Context, q v1.SetupJoin) (v1.SetupAnswer
 		if err := d.certified(); err != nil {
 			return v1.SetupAnswer{}, err
 		}
-		_, err = member.JoinAs(ctx, d.conf.DataDir, d.conf.pkiFiles(), d.conf.Advertise, q.Token, q.Addresses, member.JoinOptions{Machine: on})
+		_, err = member.JoinAs(ctx, d.conf.DataDir, d.conf.pkiFiles(), d.conf.Advertise, member.JoinOptions{Token: q.Token, Addresses: q.Addresses, Machine: on})
 	} else {
-		_, err = member.Join(ctx, d.conf.DataDir, d.conf.Name, d.conf.Advertise, q.Token, q.Addresses, member.JoinOptions{Machine: on})
+		_, err = member.Join(ctx, d.conf.DataDir, d.conf.Name, d.conf.Advertise, member.JoinOptions{Token: q.Token, Addresses: q.Addresses, Machine: on})
 	}
 	if err != nil {
 		return v1.SetupAnswer{}, d.entryError(err)

@@ -30,6 +30,7 @@ type columns struct {
 }
 
 // objective evaluates the likelihood of columns at given coefficients, sigma2 and the regression profiled out.
+// Many fields: it is work space that is kept from one evaluation to the next, so that an evaluation allocates little.
 type objective struct {
 	columns
 	css   bool

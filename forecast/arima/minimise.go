@@ -70,7 +70,7 @@ func (d *descent) minimise(f func(u []float64) float64, u []float64, known float
 			step = min(1, 0.5/highest)
 		}
 		step = min(step, longest/highest)
-		next, evaluations, accepted := d.backtrack(f, u, value, slope, highest, step, limit-spent)
+		next, evaluations, accepted := d.backtrack(f, u, line{value, slope, highest, step}, limit-spent)
 		spent += evaluations
 		if !accepted {
 			if spent >= limit {
@@ -166,26 +166,30 @@ func (d *descent) slope() (slope, highest, steep float64) {
 	return slope, highest, steep
 }
 
+// line is a search along the direction: the objective where it begins and its slope there, the greatest part of the direction,
+// and the first step.
+type line struct{ value, slope, highest, step float64 }
+
 // backtrack is the line search: it shortens the step in the direction until the objective falls enough (Armijo's rule), spending
 // at most limit evaluations. trial is where it ends, next the objective there.
-func (d *descent) backtrack(f func(u []float64) float64, u []float64, value, slope, highest, step float64, limit int) (next float64, spent int, accepted bool) {
+func (d *descent) backtrack(f func(u []float64) float64, u []float64, l line, limit int) (next float64, spent int, accepted bool) {
 	for range 25 {
 		for i := range u {
-			d.trial[i] = min(max(u[i]+step*d.dir[i], -outermost), outermost)
+			d.trial[i] = min(max(u[i]+l.step*d.dir[i], -outermost), outermost)
 		}
 		next = f(d.trial)
-		if spent++; next <= value+1e-4*step*slope {
+		if spent++; next <= l.value+1e-4*l.step*l.slope {
 			return next, spent, true
 		}
-		if spent >= limit || step*highest < 1e-9 {
+		if spent >= limit || l.step*l.highest < 1e-9 {
 			break
 		}
 		// The minimum of the parabola through what is known, within reason.
 		shrink := 0.5
 		if !math.IsInf(next, 1) {
-			shrink = -step * slope / (2 * (next - value - step*slope))
+			shrink = -l.step * l.slope / (2 * (next - l.value - l.step*l.slope))
 		}
-		step *= min(max(shrink, 0.1), 0.5)
+		l.step *= min(max(shrink, 0.1), 0.5)
 	}
 	return next, spent, false
 }

@@ -53,7 +53,7 @@ func (o Options) consoleDir() string {
 	return filepath.Join(o.StateDir, "console")
 }
 
-// Host is one host's libvirt. Make it with Open.
+// Host is one host's libvirt. Make it with Open. Many fields: its parts share one session and one lock.
 type Host struct {
 	opts   Options
 	log    *slog.Logger

@@ -12,7 +12,7 @@ import (
 const never = math.MaxInt64
 
 // machine is one host. Everything below mu is guarded by it. Times are world
-// time in ns.
+// time in ns. Many fields: all of it stands under one lock and one clock.
 type machine struct {
 	w      *World
 	index  int // in World.machines; locks of several machines are taken in this order
@@ -57,6 +57,7 @@ func newMachine(w *World, index int, x Machine) *machine {
 }
 
 // vm is one VM on a machine, ours or foreign, guarded by the machine's mu.
+// Many fields: all of it stands under the lock and the clock of one machine.
 type vm struct {
 	spec     hypervisor.Spec // CPU and Balloon as they are now to be; a foreign VM has no Identity
 	foreign  bool

@@ -69,6 +69,7 @@ func Run(w *workload.Workload, hosts []Host, p Policy, o Options) (*Result, erro
 }
 
 // engine is what only the simulation knows of a cluster.
+// Many fields: they are columns, arrays by application, host or slot, which a replay of millions of events walks through.
 type engine struct {
 	o      Options
 	policy Policy

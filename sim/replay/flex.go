@@ -46,6 +46,7 @@ func (*measuredTick) request(c *Cluster, slot int) flex.Vector {
 // It knows what the latest tick measured and what it has started since. Applications wait in the Placer's own queue. One that does
 // not fit waits for its back-off and delays no other; Ha's wait in order. All core components of an application start together or not at
 // all; elastic ones are not started.
+// Many fields: half are the settings in which policies differ, half its state.
 type Placer struct {
 	label    string
 	how      Enforcement

@@ -14,7 +14,7 @@ type appSums struct {
 	kills                         int64   // components that ended for want of memory
 }
 
-// tally counts what belongs to no single application.
+// tally counts what belongs to no single application. Many fields: each is one sum from which Result is made.
 type tally struct {
 	tasks, missed       int64 // components times ticks, and those in which one got less than it should have
 	kills               int64
@@ -122,7 +122,7 @@ func (t *tally) flush() {
 	t.now, t.ticks = Point{}, 0
 }
 
-// Result is what came of a run.
+// Result is what came of a run. Many fields: it is one JSON object, the output of vcsim run.
 type Result struct {
 	Policy     string  `json:"policy"`
 	Hosts      int     `json:"hosts"`

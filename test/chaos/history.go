@@ -39,17 +39,24 @@ type answer struct {
 // forever is when an operation without an answer may yet take effect.
 const forever = int64(1) << 62
 
+// Write is a write of a client: the object is to hold the value.
+type Write struct {
+	Client              int
+	Kind, Object, Value string
+	Asked               time.Time
+}
+
 // Wrote records a write that was requested and, unless acked is false, acknowledged. A refused write is not recorded. Values of one
 // object differ from one another, except "".
-func (h *History) Wrote(client int, kind, object, value string, asked, reported time.Time, acked bool) {
+func (h *History) Wrote(w Write, reported time.Time, acked bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	o := porcupine.Operation{ClientId: client, Input: op{true, value}, Output: answer{known: acked}, Call: int64(asked.Sub(h.begun)), Return: forever}
+	o := porcupine.Operation{ClientId: w.Client, Input: op{true, w.Value}, Output: answer{known: acked}, Call: int64(w.Asked.Sub(h.begun)), Return: forever}
 	if acked {
 		o.Return = int64(reported.Sub(h.begun))
-		h.acked[kind]++
+		h.acked[w.Kind]++
 	}
-	h.of[object] = append(h.of[object], o)
+	h.of[w.Object] = append(h.of[w.Object], o)
 }
 
 // Read is what an object was seen to hold.

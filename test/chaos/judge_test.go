@@ -158,7 +158,7 @@ func TestHistory(t *testing.T) {
 		h := NewHistory(at(0))
 		for n, s := range c.steps {
 			if s.write {
-				h.Wrote(n, "things", "x", s.value, at(s.from), at(s.to), s.acked)
+				h.Wrote(Write{n, "things", "x", s.value, at(s.from)}, at(s.to), s.acked)
 			} else {
 				h.Read(n, "x", s.value, at(s.from), at(s.to))
 			}

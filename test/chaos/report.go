@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Report is what became of a run.
+// Report is what became of a run. Many fields: each is one count or list of what a run found.
 type Report struct {
 	Seed       uint64
 	Length     time.Duration

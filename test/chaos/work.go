@@ -278,8 +278,8 @@ func (w *Work) leader(ctx context.Context) {
 
 // write until there is an answer, with one key, so that it takes effect at most once. If ctx ends, there is none. It says whether
 // the write was acknowledged.
-func (w *Work) write(ctx context.Context, rng *rand.Rand, client0 int, kind, object, value, key string, f func(context.Context, *client.Client, client.Option) error) bool {
-	asked := time.Now()
+func (w *Work) write(ctx context.Context, rng *rand.Rand, made Write, key string, f func(context.Context, *client.Client, client.Option) error) bool {
+	made.Asked = time.Now()
 	open := false // an earlier request of it has no answer
 	for at := rng.IntN(len(w.s.Hosts)); ; at++ {
 		h := w.s.Hosts[at%len(w.s.Hosts)]
@@ -288,7 +288,7 @@ func (w *Work) write(ctx context.Context, rng *rand.Rand, client0 int, kind, obj
 		done()
 		// Only this client uses the name: so an earlier request of it without an answer was carried out.
 		if err == nil || open && (client.IsProblem(err, v1.ProblemConflict) || client.IsProblem(err, v1.ProblemInvalid) || client.IsProblem(err, v1.ProblemNotFound)) {
-			w.acked(client0, kind, object, value, asked)
+			w.acked(made)
 			return true
 		}
 		why, again := retryable(err)
@@ -301,15 +301,15 @@ func (w *Work) write(ctx context.Context, rng *rand.Rand, client0 int, kind, obj
 		}
 		w.mu.Unlock()
 		if !again || !pause(ctx, time.Duration(20+rng.IntN(100))*time.Millisecond) {
-			w.history.Wrote(client0, kind, object, value, asked, time.Time{}, false)
+			w.history.Wrote(made, time.Time{}, false)
 			return false
 		}
 	}
 }
 
-func (w *Work) acked(client0 int, kind, object, value string, asked time.Time) {
+func (w *Work) acked(made Write) {
 	reported := time.Now()
-	w.history.Wrote(client0, kind, object, value, asked, reported, true)
+	w.history.Wrote(made, reported, true)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.acks = append(w.acks, reported)
@@ -333,7 +333,7 @@ func (w *Work) images(ctx context.Context, n int, rng *rand.Rand) {
 	var mine []string
 	for k := 0; pause(ctx, time.Duration(100+rng.IntN(300))*time.Millisecond); k++ {
 		name, value := fmt.Sprintf("w%d-%d", n, k), fmt.Sprintf("quiet value=%d", rng.IntN(1_000_000_000))
-		if w.write(ctx, rng, n, "images", "image "+name, value, "add-"+name, func(ctx context.Context, c *client.Client, key client.Option) error {
+		if w.write(ctx, rng, Write{Client: n, Kind: "images", Object: "image " + name, Value: value}, "add-"+name, func(ctx context.Context, c *client.Client, key client.Option) error {
 			_, err := c.AddImage(ctx, v1.ImageSpec{Name: name, Kind: "kernel", File: w.guest.Kernel, Initrd: "guest-initrd", Cmdline: value}, key)
 			return err
 		}) {
@@ -342,7 +342,7 @@ func (w *Work) images(ctx context.Context, n int, rng *rand.Rand) {
 		if k%3 == 2 && len(mine) > 0 {
 			gone := mine[0]
 			mine = mine[1:]
-			w.write(ctx, rng, n, "images", "image "+gone, "", "delete-"+gone, func(ctx context.Context, c *client.Client, key client.Option) error {
+			w.write(ctx, rng, Write{Client: n, Kind: "images", Object: "image " + gone}, "delete-"+gone, func(ctx context.Context, c *client.Client, key client.Option) error {
 				return c.DeleteImage(ctx, gone, key)
 			})
 		}
@@ -383,7 +383,7 @@ func (w *Work) clusters(ctx context.Context, n int, rng *rand.Rand) {
 	for k := 0; pause(ctx, time.Duration(300+rng.IntN(700))*time.Millisecond); k++ {
 		name, value := fmt.Sprintf("w%d-%d", n, k), fmt.Sprintf("v%d", rng.IntN(1_000_000_000))
 		vc := waiting(name, value)
-		if !w.write(ctx, rng, n, "virtual clusters", "vc "+name, value, "create-"+name, func(ctx context.Context, c *client.Client, key client.Option) error {
+		if !w.write(ctx, rng, Write{Client: n, Kind: "virtual clusters", Object: "vc " + name, Value: value}, "create-"+name, func(ctx context.Context, c *client.Client, key client.Option) error {
 			_, err := c.Create(ctx, vc, key)
 			return err
 		}) {
@@ -391,7 +391,7 @@ func (w *Work) clusters(ctx context.Context, n int, rng *rand.Rand) {
 		}
 		w.readCluster(ctx, n, w.s.Hosts[rng.IntN(len(w.s.Hosts))], name)
 		if k%2 == 0 {
-			w.write(ctx, rng, n, "virtual clusters", "vc "+name, "", "delete-"+name, func(ctx context.Context, c *client.Client, key client.Option) error {
+			w.write(ctx, rng, Write{Client: n, Kind: "virtual clusters", Object: "vc " + name}, "delete-"+name, func(ctx context.Context, c *client.Client, key client.Option) error {
 				_, err := c.Delete(ctx, name, key)
 				return err
 			})
@@ -428,14 +428,14 @@ func (w *Work) settings(ctx context.Context, n int, rng *rand.Rand) {
 		}
 		value := 1000 + 100*k + n
 		short, done := context.WithTimeout(ctx, 4*time.Second)
-		asked := time.Now()
+		made := Write{n, "settings", "setting maxVMs", fmt.Sprint(value), time.Now()}
 		_, err := h.API.SetSettings(short, v1.SettingsPatch{MaxVMs: &value})
 		done()
 		if err == nil {
-			w.acked(n, "settings", "setting maxVMs", fmt.Sprint(value), asked)
+			w.acked(made)
 			continue
 		}
-		w.history.Wrote(n, "settings", "setting maxVMs", fmt.Sprint(value), asked, time.Time{}, false)
+		w.history.Wrote(made, time.Time{}, false)
 		w.mu.Lock()
 		if why, again := retryable(err); again {
 			w.again[why]++

@@ -229,7 +229,7 @@ func (s *Site) Join(ctx context.Context, name string, server, agent bool) error 
 		}
 		var token string
 		if token, _, failed = leader.NewToken(ctx, time.Hour, row); failed == nil {
-			_, failed = member.Join(ctx, s.Dir(name), name, s.at[name], token, leader.Servers(), member.JoinOptions{Connect: s.Connect})
+			_, failed = member.Join(ctx, s.Dir(name), name, s.at[name], member.JoinOptions{Token: token, Addresses: leader.Servers(), Connect: s.Connect})
 			row.For = name
 		}
 		said, _ := transport.AnswerOf(failed)

@@ -9,6 +9,7 @@ import (
 	solver "evenkeel/allocator/rightsizing"
 	"evenkeel/cluster/capacity"
 	"evenkeel/cluster/state"
+	"evenkeel/forecast"
 )
 
 // fill fills the problem with every VM that takes memory, VC by VC in the order of the scheduler. VMs for which nothing can be
@@ -37,6 +38,7 @@ func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in O
 			if !vm.ConsumesResources() || !known {
 				continue
 			}
+			m := member{&vc, g, vm, BufferFor(set.AggressivenessOf(&vc)), estimated}
 			still := vm.Phase != state.Running || vm.Goal != state.GoalRun || vm.MovingTo != "" || coming[vm.ID] != ""
 			for i, name := range []string{vm.Host, vm.MovingTo, coming[vm.ID]} {
 				at, there := index[name]
@@ -57,7 +59,7 @@ func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in O
 					}
 				} else if estimated || vm.Target > 0 {
 					r.rightsized = len(out.VMs)
-					out.VMs = append(out.VMs, x.consider(&vc, g, vm, set, in, estimated, &c))
+					out.VMs = append(out.VMs, x.consider(m, in, &c))
 				}
 				if estimated && !still {
 					open.add(c, r)
@@ -65,11 +67,20 @@ func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in O
 					fixed.add(c, r)
 				}
 			}
-			x.want(&vc, g, vm, in, set, estimated, still)
+			x.want(m, in, still)
 		}
 		x.app(fixed, true)
 		x.app(open, false)
 	}
+}
+
+// member is a VM with what is known of its group and virtual cluster. estimated: its needs are.
+type member struct {
+	vc        *state.VC
+	g         state.Group
+	vm        state.VM
+	buffer    forecast.Buffer
+	estimated bool
 }
 
 // app is an application while it is put together.
@@ -93,7 +104,8 @@ func (x *Rightsizer) app(a app, fixed bool) {
 }
 
 // consider decides on the memory of a VM that runs: what it needs, what it must have, and why it is left alone.
-func (x *Rightsizer) consider(vc *state.VC, g state.Group, vm state.VM, set state.RightsizingSettings, in Observations, estimated bool, c *solver.Component) Recommendation {
+func (x *Rightsizer) consider(m member, in Observations, c *solver.Component) Recommendation {
+	vc, g, vm, estimated := m.vc, m.g, m.vm, m.estimated
 	v := x.tracked(vm)
 	v.seen, v.optional = true, optional{}
 	target := vm.Due(g)
@@ -116,7 +128,6 @@ func (x *Rightsizer) consider(vc *state.VC, g state.Group, vm state.VM, set stat
 	if !v.grew.IsZero() {
 		c.Grew = v.grew.Unix()
 	}
-	buffer := BufferFor(set.AggressivenessOf(vc))
 	verdict, why := x.exclusion(vm, see, in, estimated, sampled)
 	switch verdict {
 	case giveBack: // as far as there is room; no VM is evicted for it
@@ -128,10 +139,10 @@ func (x *Rightsizer) consider(vc *state.VC, g state.Group, vm state.VM, set stat
 	case grow:
 		out.Text = see.Pressure
 		if see.Generation != 0 && see.Memory.Trusted && in.Now.Sub(see.Until) < x.stale() {
-			c.Need.Memory = max(c.Need.Memory, see.Memory.need(buffer, float64(g.Memory)))
+			c.Need.Memory = max(c.Need.Memory, see.Memory.need(m.buffer, float64(g.Memory)))
 		}
 	case follow:
-		need := see.Memory.need(buffer, float64(g.Memory))
+		need := see.Memory.need(m.buffer, float64(g.Memory))
 		c.Need.Memory = need
 		c.Floor = min(float64(g.Memory), max(float64(g.MemoryMin), (1+rightsizeSlack)*float64(see.MemoryUsed)))
 		if underPressure.memory = min(underPressure.memory, float64(g.Memory)); underPressure.memory > max(need, c.Floor) && in.Now.Sub(v.grew) >= rightsizeRest*x.Period { // until then nothing falls, wished for or not
@@ -205,8 +216,9 @@ func (x *Rightsizer) exclusion(vm state.VM, see VMObservation, in Observations, 
 func (x *Rightsizer) stale() time.Duration { return rightsizeStale * x.Period }
 
 // want raises the CPU need of a VM's group to the need of that VM.
-func (x *Rightsizer) want(vc *state.VC, g state.Group, vm state.VM, in Observations, set state.RightsizingSettings, estimated, still bool) {
-	key := groupKey{vc.ID, g.Name}
+func (x *Rightsizer) want(m member, in Observations, still bool) {
+	g, vm := m.g, m.vm
+	key := groupKey{m.vc.ID, g.Name}
 	q := x.groups[key]
 	if q == nil {
 		q = &rightsizedGroup{}
@@ -217,14 +229,14 @@ func (x *Rightsizer) want(vc *state.VC, g state.Group, vm state.VM, in Observati
 	see := in.VMs[vm.ID]
 	need, unheard := g.CPU, in.Now.Sub(in.Since) < x.stale()
 	switch sampled := !see.At.IsZero() && in.Now.Sub(see.At) < x.stale(); {
-	case !estimated:
+	case !m.estimated:
 		q.declared = true
 	case vm.Phase == state.Starting:
 	case still, in.Unavailable[vm.Host] != "", unheard && (see.Generation == 0 || !sampled):
 		need = present
 	case see.Generation == 0 || !sampled || in.Now.Sub(see.Until) >= x.stale() || !see.CPU.Trusted:
 	default:
-		need = see.CPU.need(BufferFor(set.AggressivenessOf(vc)), g.CPU)
+		need = see.CPU.need(m.buffer, g.CPU)
 		need = max(need, see.Used)
 		if see.cutOff(g) {
 			need = max(need, beyondCap*present)

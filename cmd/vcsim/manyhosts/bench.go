@@ -20,7 +20,6 @@ import (
 	"evenkeel/api/server"
 	"evenkeel/api/v1"
 	"evenkeel/cluster/member"
-	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/simulated"
 )
 
@@ -135,7 +134,7 @@ func (b *bench) startServers(ctx context.Context) error {
 			token = ""
 			var t v1.JoinToken
 			if t, err = b.all[0].MakeJoinToken(ctx, v1.JoinTokenRequest{Server: true}); err == nil {
-				_, err = member.Join(ctx, p.dir, p.name, p.listen, t.Token, b.addresses())
+				_, err = member.Join(ctx, p.dir, p.name, p.listen, member.JoinOptions{Token: t.Token, Addresses: b.addresses()})
 			}
 		}
 		if err != nil {
@@ -186,7 +185,7 @@ func (b *bench) startHosts(ctx context.Context) error {
 	}
 	b.f.JoinIn = time.Since(begin).Seconds()
 	b.say("%d hosts joined in %.1f s", b.o.Hosts, b.f.JoinIn)
-	if err := startAgents(ctx, &b.agents, dir, b.world.Hosts(), b.addresses(), func(name string) hypervisor.Host { return b.world.Host(name) }, b.o.SampleEvery); err != nil {
+	if err := b.startAgents(ctx, dir); err != nil {
 		return err
 	}
 	return until(ctx, 5*time.Minute, "all hosts are ready", func() bool {

@@ -33,7 +33,7 @@ func join(ctx context.Context, api *client.Client, dir string, hosts, servers []
 			t, err := api.MakeJoinToken(ctx, v1.JoinTokenRequest{Agent: true})
 			if err == nil {
 				first := i % len(servers)
-				_, err = member.Join(ctx, filepath.Join(dir, host), host, "127.0.0.1:1", t.Token, append(servers[first:len(servers):len(servers)], servers[:first]...))
+				_, err = member.Join(ctx, filepath.Join(dir, host), host, "127.0.0.1:1", member.JoinOptions{Token: t.Token, Addresses: append(servers[first:len(servers):len(servers)], servers[:first]...)})
 			}
 			if err != nil {
 				failed <- fmt.Errorf("host %s: %w", host, err)
@@ -60,10 +60,10 @@ func (k *keep) Save(m agent.PersistentState) error {
 
 // startAgents runs an agent per host until ctx ends. The hosts serve no consoles and do not gossip: the gossip of
 // 1,000 hosts on one machine would take most of its time.
-func startAgents(ctx context.Context, wg *sync.WaitGroup, dir string, hosts, servers []string, host func(string) hypervisor.Host, sampleEvery time.Duration) error {
-	log := slog.New(slog.DiscardHandler)
+func (b *bench) startAgents(ctx context.Context, dir string) error {
+	log, servers := slog.New(slog.DiscardHandler), b.addresses()
 	slots := make(chan struct{}, joinsAtOnce)
-	for i, name := range hosts {
+	for i, name := range b.world.Hosts() {
 		certificates, err := pki.OpenStore(pki.FilesIn(filepath.Join(dir, name, "pki")), false, time.Now())
 		if err != nil {
 			return fmt.Errorf("host %s: %w", name, err)
@@ -71,20 +71,20 @@ func startAgents(ctx context.Context, wg *sync.WaitGroup, dir string, hosts, ser
 		dialer := &transport.Dialer{Security: transport.Security{Certificates: certificates, Revoked: func(string) bool { return false }}}
 		leader := transport.NewAgent(transport.AgentOptions{Host: name, Dialer: dialer, Servers: servers, Log: log,
 			Rand: rand.New(rand.NewPCG(uint64(i), 1))})
-		wg.Go(func() {
+		b.agents.Go(func() {
 			leader.Run(ctx)
 			dialer.Close()
 		})
-		o := agent.Options{Host: name, Hypervisor: host(name), Leader: leader, Log: log, SampleEvery: sampleEvery, Boot: "1", MigrateURI: name,
+		o := agent.Options{Host: name, Hypervisor: b.world.Host(name), Leader: leader, Log: log, SampleEvery: b.o.SampleEvery, Boot: "1", MigrateURI: name,
 			State: &keep{},
 			Allowance: func(c hypervisor.Capacity) agent.Limits {
 				return agent.Limits{CPU: 0.95 * c.CPU, Memory: c.Memory / 20 * 19}
 			},
 			Overhead: func(hypervisor.Capacity) int64 { return 32 << 20 }}
-		wg.Go(func() { _ = agent.Run(ctx, o) }) // what it could not do shows in the figures
+		b.agents.Go(func() { _ = agent.Run(ctx, o) }) // what it could not do shows in the figures
 		// No more at a time than this one machine can shake hands with: each has two ends here.
 		slots <- struct{}{}
-		wg.Go(func() {
+		b.agents.Go(func() {
 			defer func() { <-slots }()
 			_ = until(ctx, time.Minute, "host "+name+" hears the leader", func() bool { _, _, err := leader.Desired(ctx, name); return err == nil })
 		})
