@@ -46,6 +46,7 @@ check complexity complexity
 check shellcheck shell_scripts
 check "test guest" gcc -std=gnu11 -fsyntax-only -Wall -Wextra -Werror -O2 test/guest/*.c
 check "house rules" go test -count 1 ./internal/lint
+check "counts, reported only" scripts/count.sh
 if [[ ${#failed[@]} -gt 0 ]]; then
 	printf 'FAILED: %s\n' "${failed[@]}"
 	exit 1

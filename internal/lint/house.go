@@ -3,8 +3,8 @@
 // files look like. Its tests apply them to the repository itself, so go test
 // and make lint fail with the place, the reason and what to do instead.
 //
-// It reads source text only. It never builds, runs or changes anything, and no
-// other package imports it.
+// It reads source text only. It never builds, runs or changes anything. Only
+// cmd/internal/count imports it.
 package lint
 
 import (
@@ -50,6 +50,8 @@ func Rules() []Rule {
 		{"package comment", checkPackageComment},
 		{"package name", checkPackageName},
 		{"file length", checkFileLength},
+		{"parameters", checkParameters},
+		{"fields", checkFields},
 		{"machine paths", checkMachinePaths},
 		{"sleep in tests", checkSleep},
 		{"unfinished", checkUnfinished},

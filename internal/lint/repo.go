@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/parser"
+	"go/scanner"
 	"go/token"
 	"io/fs"
 	"path"
@@ -36,6 +37,7 @@ type GoFile struct {
 	Test      bool   // a _test.go file
 	Generated bool
 	Lines     int
+	Code      int // lines with at least one token that is no comment
 	AST       *ast.File
 	Imports   []Import
 	fset      *token.FileSet
@@ -113,6 +115,7 @@ func parse(name string, data []byte) (*GoFile, error) {
 		Test:      strings.HasSuffix(name, "_test.go"),
 		Generated: ast.IsGenerated(tree),
 		Lines:     bytes.Count(data, []byte("\n")),
+		Code:      codeLines(data),
 		AST:       tree,
 		fset:      fset,
 	}
@@ -128,6 +131,27 @@ func parse(name string, data []byte) (*GoFile, error) {
 		f.Imports = append(f.Imports, imp)
 	}
 	return f, nil
+}
+
+// codeLines counts the lines of Go source that carry at least one token that is no comment.
+func codeLines(source []byte) int {
+	file := token.NewFileSet().AddFile("", -1, len(source))
+	var s scanner.Scanner
+	s.Init(file, source, nil, 0) // skips comments
+	count, last := 0, 0          // last: the last line that is counted
+	for {
+		at, tok, text := s.Scan()
+		if tok == token.EOF {
+			return count
+		}
+		if tok == token.SEMICOLON && text != ";" {
+			continue // the end of a line
+		}
+		first := file.Line(at)
+		end := first + strings.Count(text, "\n") // of a string over several lines
+		count += end - max(first-1, last)
+		last = end
+	}
 }
 
 var version = regexp.MustCompile(`^v[0-9]+$`)
