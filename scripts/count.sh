@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 tags=${EVENKEEL_TAGS:-libvirt_dlopen,hashicorpmetrics}
+# shellcheck disable=SC2016 # a template of go list
 go list -tags "$tags" -deps -f '{{if .Module}}{{if .Module.Main}}{{$dir := .Dir}}{{range .GoFiles}}{{$dir}}/{{.}}
 {{end}}{{range .CgoFiles}}{{$dir}}/{{.}}
 {{end}}{{end}}{{end}}' ./cmd/vcd ./cmd/vcctl | sed -n "s|^$PWD/||p" | go run -tags "$tags" ./cmd/internal/count
