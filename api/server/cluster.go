@@ -37,15 +37,17 @@ func (s *Server) registerCluster(api huma.API) {
 			}
 			return &answerOf[v1.ClusterStatus]{Body: s.status(v)}, nil
 		})
-	plain := map[string]*huma.Response{"200": {Description: "ok", Content: map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}}}}
+	plain := func() map[string]*huma.Response {
+		return map[string]*huma.Response{"200": {Description: "ok", Content: map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}}}}
+	}
 	none := []map[string][]string{}
 	huma.Register(api, huma.Operation{
 		OperationID: "livez", Method: http.MethodGet, Path: "/livez", Tags: []string{tagHealth}, Summary: "Is the process alive",
-		Description: "Answers ok as long as the process serves requests. Needs no token.", Responses: plain, Security: none,
+		Description: "Answers ok as long as the process serves requests. Needs no token.", Responses: plain(), Security: none,
 	}, func(context.Context, *struct{}) (*textAnswer, error) { return text("ok\n"), nil })
 	huma.Register(api, huma.Operation{
 		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: []string{tagHealth}, Summary: "Is the server ready",
-		Description: "ok once a leader is known and every configured host has reported; else 503 and why not. Needs no token.", Responses: plain, Security: none,
+		Description: "ok once a leader is known and every configured host has reported; else 503 and why not. Needs no token.", Responses: plain(), Security: none,
 		Errors: []int{http.StatusServiceUnavailable},
 	}, func(context.Context, *struct{}) (*textAnswer, error) {
 		if err := s.cluster.Ready(); err != nil {
@@ -61,7 +63,7 @@ func (s *Server) registerCluster(api huma.API) {
 	})
 	huma.Register(api, huma.Operation{
 		OperationID: "metrics", Method: http.MethodGet, Path: "/metrics", Tags: []string{tagHealth}, Summary: "Metrics for Prometheus",
-		Description: "Yields, allowances, allocations and use, admissions, requests, Raft.", Responses: plain,
+		Description: "Yields, allowances, allocations and use, admissions, requests, Raft.", Responses: plain(), Errors: []int{http.StatusUnauthorized},
 	}, func(context.Context, *struct{}) (*huma.StreamResponse, error) {
 		return &huma.StreamResponse{Body: func(hctx huma.Context) {
 			r, w := humago.Unwrap(hctx)

@@ -27,7 +27,7 @@ func (s *Server) registerHosts(api huma.API) {
 			}
 			return out, nil
 		})
-	get(api, route{"getHost", "/v1/hosts/{name}", tagHost, "Get a host", ""},
+	get(api, route{"getHost", "/v1/hosts/{name}", tagHost, "Get a host", "One host, as in the list."},
 		func(ctx context.Context, in *struct {
 			NameParam
 			ReadParams

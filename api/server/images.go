@@ -26,7 +26,7 @@ func (s *Server) registerImages(api huma.API) {
 			}
 			return &answerOf[v1.List[v1.Image]]{Body: v1.List[v1.Image]{Items: each(v.Images(), image)}}, nil
 		})
-	get(api, route{"getImage", "/v1/images/{name}", tagImage, "Get an image", ""},
+	get(api, route{"getImage", "/v1/images/{name}", tagImage, "Get an image", "One image of the catalogue."},
 		func(ctx context.Context, in *struct {
 			NameParam
 			ReadParams

@@ -62,6 +62,7 @@ func (s *Server) registerSnapshots(api huma.API) {
 		OperationID: "saveSnapshot", Method: http.MethodGet, Path: snapshotPath, Tags: []string{tagMembers}, Summary: "Save the state of the cluster",
 		Description: "A file with all that was acknowledged. It holds hashes of tokens and cloud-init data: keep it like a secret.",
 		Responses:   map[string]*huma.Response{"200": {Description: "ok", Content: map[string]*huma.MediaType{"application/octet-stream": {}}}},
+		Errors:      []int{http.StatusUnauthorized, http.StatusServiceUnavailable},
 	}, func(ctx context.Context, _ *struct{}) (*binaryAnswer, error) {
 		var b bytes.Buffer
 		if err := s.opts.Members.SaveSnapshot(ctx, &b); err != nil {
@@ -73,6 +74,7 @@ func (s *Server) registerSnapshots(api huma.API) {
 		OperationID: "restoreSnapshot", Method: http.MethodPost, Path: snapshotPath, Tags: []string{tagMembers}, Summary: "Restore the state of the cluster",
 		Description:      "Puts a saved state in force on all servers. What was changed since it was saved is forgotten. Nothing is started or stopped then until every host that it knows has said what it runs, or was confirmed dead.",
 		SkipValidateBody: true, MaxBodyBytes: MaxSnapshotBytes,
+		Errors: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable},
 	}, func(ctx context.Context, in *struct {
 		Foreign bool     `query:"foreign" doc:"Also a snapshot of another cluster."`
 		WaitFor []string `query:"waitFor" doc:"Hosts that had joined since it was saved and that the restored state does not know: they are waited for as well."`

@@ -27,7 +27,7 @@ func (s *Server) registerSamples(api huma.API) {
 		func(ctx context.Context, in *struct {
 			NameParam
 			ReadParams
-			Resource   string `query:"resource" enum:"cpu,memory" default:"cpu"`
+			Resource   string `query:"resource" enum:"cpu,memory" default:"cpu" doc:"CPU in cores, or memory in bytes."`
 			Resolution string `query:"resolution" enum:"raw,1m,5m,1h" default:"1m" doc:"raw: steps of ten seconds."`
 			Since      string `query:"since" maxLength:"64" doc:"Only steps that end after that: a time (RFC 3339), or how long ago (30m, 6h)."`
 		}) (*answerOf[v1.Samples], error) {
@@ -64,7 +64,7 @@ func (s *Server) registerForecasts(api huma.API) {
 		func(ctx context.Context, in *struct {
 			NameParam
 			ReadParams
-			Resource string `query:"resource" enum:"cpu,memory" default:"cpu"`
+			Resource string `query:"resource" enum:"cpu,memory" default:"cpu" doc:"CPU in cores, or memory in bytes."`
 			Steps    int    `query:"steps" minimum:"1" maximum:"60" default:"10" doc:"How many minutes ahead."`
 		}) (*answerOf[v1.Forecast], error) {
 			if _, err := s.view(ctx, in.Consistency); err != nil {

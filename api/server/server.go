@@ -113,6 +113,7 @@ func New(c Cluster, o Options) *Server {
 
 	config := huma.DefaultConfig("Evenkeel", o.Version)
 	config.Info.Description = apiDescription
+	config.Servers = []*huma.Server{{URL: "/", Description: "Any server of the cluster: those that do not lead forward."}}
 	config.CreateHooks = nil // no $schema in bodies
 	config.DocsPath = ""     // its page loads scripts from elsewhere
 	config.SchemasPath = ""

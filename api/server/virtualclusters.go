@@ -44,7 +44,7 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 			}
 			return out, nil
 		})
-	get(api, route{"getVirtualCluster", base + "/{name}", tagVC, "Get a virtual cluster", ""},
+	get(api, route{"getVirtualCluster", base + "/{name}", tagVC, "Get a virtual cluster", "One virtual cluster, with its groups and their VMs counted by phase."},
 		func(ctx context.Context, in *struct {
 			NameParam
 			ReadParams
