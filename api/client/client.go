@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -15,6 +16,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -141,40 +144,70 @@ func (c *Client) Close() {
 // keyHeader names the key under which a request is carried out once.
 const keyHeader = "Idempotency-Key"
 
-// Option of a change.
-type Option func(*http.Request)
+// Option of a request.
+type Option func(*sending)
+
+// sending is a request on its way, and how long it may take.
+type sending struct {
+	*http.Request
+	timeout time.Duration
+}
 
 // DryRun: plan and answer, change nothing.
-func DryRun() Option {
-	return func(r *http.Request) {
-		q := r.URL.Query()
-		q.Set("dryRun", "true")
-		r.URL.RawQuery = q.Encode()
-	}
-}
+func DryRun() Option { return query("dryRun", "true") }
 
 // IfMatch: only if the virtual cluster is at that ModifyIndex.
 func IfMatch(index uint64) Option {
-	return func(r *http.Request) { r.Header.Set("If-Match", fmt.Sprintf("%q", fmt.Sprint(index))) }
+	return func(s *sending) { s.Header.Set("If-Match", fmt.Sprintf("%q", fmt.Sprint(index))) }
 }
 
 // IdempotencyKey: the same request with the same key is carried out once.
 func IdempotencyKey(key string) Option {
-	return func(r *http.Request) { r.Header.Set(keyHeader, key) }
+	return func(s *sending) { s.Header.Set(keyHeader, key) }
 }
 
 // Stale: what the server knows, also when there is no leader.
-func Stale() Option {
-	return func(r *http.Request) {
-		q := r.URL.Query()
-		q.Set("consistency", "stale")
-		r.URL.RawQuery = q.Encode()
+func Stale() Option { return query("consistency", "stale") }
+
+// query sets parameters, given as names and values; those without a value are left out.
+func query(pairs ...string) Option {
+	return func(s *sending) {
+		q := s.URL.Query()
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i+1] != "" {
+				q.Set(pairs[i], pairs[i+1])
+			}
+		}
+		s.URL.RawQuery = q.Encode()
 	}
 }
 
-// request makes a request to a path made of plain and escaped parts.
-func (c *Client) request(ctx context.Context, method string, parts []string, query url.Values, body any) (*http.Request, error) {
+// with further options; the caller's slice stays as it is.
+func with(opts []Option, more ...Option) []Option { return slices.Concat(opts, more) }
+
+// number as a parameter; 0 is none.
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// flag as a parameter.
+func flag(on bool) string {
+	if !on {
+		return ""
+	}
+	return "true"
+}
+
+// bulk is for what may be large, or waits for other programs.
+func bulk(s *sending) { s.timeout = 10 * time.Minute }
+
+// request makes a request to the path below /v1 that consists of these parts, and applies options to it.
+func (c *Client) request(ctx context.Context, method string, body any, opts []Option, parts ...string) (*sending, error) {
 	u := *c.servers.addresses[c.servers.current.Load()]
+	parts = append([]string{"v1"}, parts...)
 	escaped := make([]string, len(parts))
 	for i, p := range parts {
 		if p == "" || p == "." || p == ".." {
@@ -184,7 +217,6 @@ func (c *Client) request(ctx context.Context, method string, parts []string, que
 	}
 	u.Path = "/" + strings.Join(parts, "/")
 	u.RawPath = "/" + strings.Join(escaped, "/")
-	u.RawQuery = query.Encode()
 	var reader io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
@@ -202,7 +234,11 @@ func (c *Client) request(ctx context.Context, method string, parts []string, que
 	}
 	c.sign(r.Header)
 	r.Header.Set("Accept", "application/json, application/problem+json")
-	return r, nil
+	s := &sending{r, c.timeout}
+	for _, o := range opts {
+		o(s)
+	}
+	return s, nil
 }
 
 func (c *Client) sign(h http.Header) {
@@ -215,8 +251,8 @@ func (c *Client) sign(h http.Header) {
 }
 
 // do sends a request and decodes the answer into out, if out is not nil.
-func (c *Client) do(r *http.Request, timeout time.Duration, out any) error {
-	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+func (c *Client) do(r *sending, out any) error {
+	ctx, cancel := context.WithTimeout(r.Context(), r.timeout)
 	defer cancel()
 	resp, err := c.http.Do(r.WithContext(ctx))
 	if err != nil {
@@ -224,7 +260,7 @@ func (c *Client) do(r *http.Request, timeout time.Duration, out any) error {
 	}
 	defer resp.Body.Close() //nolint:errcheck // read to its end or given up
 	if resp.StatusCode/100 != 2 {
-		err := problem(resp, r)
+		err := problem(resp, r.Request)
 		if r.Context().Err() != nil {
 			return r.Context().Err() // the server's complaint that the client has closed may arrive first
 		}
@@ -296,22 +332,38 @@ func problem(resp *http.Response, r *http.Request) error {
 	return e
 }
 
-// outgoing is what is asked of a server: parts are those of the path.
-type outgoing struct {
-	method string
-	parts  []string
-	query  url.Values
-	body   any
+// send makes, signs and sends a request, and reads its answer.
+func send[T any](ctx context.Context, c *Client, method string, body any, opts []Option, parts ...string) (T, error) {
+	var out T
+	r, err := c.request(ctx, method, body, opts, parts...)
+	if err != nil {
+		return out, err
+	}
+	err = c.do(r, &out)
+	return out, err
 }
 
-// call makes, signs and sends a request.
-func (c *Client) call(ctx context.Context, m outgoing, out any, opts []Option) error {
-	r, err := c.request(ctx, m.method, m.parts, m.query, m.body)
-	if err != nil {
-		return err
-	}
-	for _, o := range opts {
-		o(r)
-	}
-	return c.do(r, c.timeout, out)
+// get one thing.
+func get[T any](ctx context.Context, c *Client, opts []Option, parts ...string) (T, error) {
+	return send[T](ctx, c, http.MethodGet, nil, opts, parts...)
 }
+
+// list all things.
+func list[T any](ctx context.Context, c *Client, opts []Option, parts ...string) ([]T, error) {
+	out, err := get[v1.List[T]](ctx, c, opts, parts...)
+	return out.Items, err
+}
+
+// post a request to do something.
+func post[T any](ctx context.Context, c *Client, body any, opts []Option, parts ...string) (T, error) {
+	return send[T](ctx, c, http.MethodPost, body, opts, parts...)
+}
+
+// remove a thing.
+func remove[T any](ctx context.Context, c *Client, opts []Option, parts ...string) (T, error) {
+	return send[T](ctx, c, http.MethodDelete, nil, opts, parts...)
+}
+
+// keyed are the options of a change with a key, the caller's or a new one, so that it can be sent to another server
+// if one does not answer.
+func keyed(opts []Option) []Option { return append([]Option{IdempotencyKey(rand.Text())}, opts...) }

@@ -12,7 +12,7 @@ import (
 // Console opens the serial console of a VM, by its name or id. It ends with
 // ctx, or when the VM does; Read then returns io.EOF.
 func (c *Client) Console(ctx context.Context, vm string) (io.ReadWriteCloser, error) {
-	r, err := c.request(ctx, http.MethodGet, []string{"v1", "vms", vm, "console"}, nil, nil)
+	r, err := c.request(ctx, http.MethodGet, nil, nil, "vms", vm, "console")
 	if err != nil {
 		return nil, err
 	}
@@ -22,7 +22,7 @@ func (c *Client) Console(ctx context.Context, vm string) (io.ReadWriteCloser, er
 		&websocket.DialOptions{HTTPClient: c.http, HTTPHeader: header, CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
 		if resp != nil && resp.StatusCode != http.StatusSwitchingProtocols {
-			return nil, problem(resp, r)
+			return nil, problem(resp, r.Request)
 		}
 		return nil, c.unreachable(ctx, err)
 	}

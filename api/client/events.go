@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -25,29 +24,17 @@ type EventQuery struct {
 	Since string // a time (RFC 3339), or how long ago (30m)
 }
 
-func (q EventQuery) values() url.Values {
-	out := url.Values{}
+func (q EventQuery) option() Option {
+	after := ""
 	if q.After != nil {
-		out.Set("after", strconv.FormatUint(*q.After, 10))
+		after = strconv.FormatUint(*q.After, 10)
 	}
-	if q.Limit != 0 {
-		out.Set("limit", strconv.Itoa(q.Limit))
-	}
-	for name, text := range map[string]string{"kind": strings.Join(q.Kinds, ","), "name": q.Name, "since": q.Since} {
-		if text != "" {
-			out.Set(name, text)
-		}
-	}
-	return out
+	return query("after", after, "limit", number(q.Limit), "kind", strings.Join(q.Kinds, ","), "name", q.Name, "since", q.Since)
 }
 
 // ListEvents that a query asks for.
 func (c *Client) ListEvents(ctx context.Context, q EventQuery, opts ...Option) (v1.EventList, error) {
-	values := q.values()
-	values.Set("follow", "false")
-	var out v1.EventList
-	err := c.call(ctx, outgoing{http.MethodGet, []string{"v1", "events"}, values, nil}, &out, opts)
-	return out, err
+	return get[v1.EventList](ctx, c, with(opts, q.option(), query("follow", "false")), "events")
 }
 
 // Message of a stream of events: an event, or a note of a gap before the next one.
@@ -101,24 +88,24 @@ func (s *stopped) Error() string { return s.err.Error() }
 
 // follow one connection. seen: it came about.
 func (c *Client) follow(ctx context.Context, q *EventQuery, handle func(Message) error) (seen bool, err error) {
-	values := q.values()
-	values.Del("limit")
+	unlimited := *q
+	unlimited.Limit = 0
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	quiet := time.AfterFunc(silence, cancel) // a dead connection reports nothing, not even an error
 	defer quiet.Stop()
-	r, err := c.request(ctx, http.MethodGet, []string{"v1", "events"}, values, nil)
+	r, err := c.request(ctx, http.MethodGet, nil, []Option{unlimited.option()}, "events")
 	if err != nil {
 		return false, &stopped{err}
 	}
 	r.Header.Set("Accept", "text/event-stream, application/problem+json")
-	resp, err := c.http.Do(r)
+	resp, err := c.http.Do(r.Request)
 	if err != nil {
 		return false, c.unreachable(ctx, err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // given up
 	if resp.StatusCode != http.StatusOK {
-		return false, problem(resp, r)
+		return false, problem(resp, r.Request)
 	}
 	lines := bufio.NewReaderSize(resp.Body, 64<<10)
 	var kind, data string

@@ -22,19 +22,15 @@ func NewLocal(socket string) *Client {
 
 // Setup is what the vcd of this host says of itself.
 func (c *Client) Setup(ctx context.Context) (v1.SetupState, error) {
-	return one[v1.SetupState](ctx, c, nil, "v1", "setup")
+	return get[v1.SetupState](ctx, c, nil, "setup")
 }
 
 // Init makes a new cluster whose first server is this host.
 func (c *Client) Init(ctx context.Context, q v1.SetupInit) (v1.SetupAnswer, error) {
-	var out v1.SetupAnswer
-	err := c.call(ctx, outgoing{http.MethodPost, []string{"v1", "setup", "init"}, nil, q}, &out, nil)
-	return out, err
+	return post[v1.SetupAnswer](ctx, c, q, nil, "setup", "init")
 }
 
 // Join makes this host a member of a cluster.
 func (c *Client) Join(ctx context.Context, q v1.SetupJoin) (v1.SetupAnswer, error) {
-	var out v1.SetupAnswer
-	err := c.call(ctx, outgoing{http.MethodPost, []string{"v1", "setup", "join"}, nil, q}, &out, nil)
-	return out, err
+	return post[v1.SetupAnswer](ctx, c, q, nil, "setup", "join")
 }
