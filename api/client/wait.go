@@ -25,36 +25,27 @@ const (
 // Wait until an operation has ended or ctx does, and report each step on the
 // way. It returns the operation as last seen, also beside an error.
 func (c *Client) Wait(ctx context.Context, op v1.Operation, progress func(v1.Operation)) (v1.Operation, error) {
-	var away time.Time // since when there is no answer
-	for !op.Ended() {
-		if progress != nil {
-			progress(op)
-		}
+	if progress == nil {
+		progress = func(v1.Operation) {}
+	}
+	progress(op)
+	if op.Ended() {
+		return op, nil
+	}
+	hang := func(s *sending) { s.timeout = pollFor + c.timeout }
+	_, err := Watch(ctx, 0, func(ctx context.Context) (v1.Operation, error) {
 		seen := op.Text
 		if len(seen) > maxSeen {
 			seen = ""
 		}
-		hang := func(s *sending) { s.timeout = pollFor + c.timeout }
-		switch next, err := get[v1.Operation](ctx, c, []Option{query("wait", pollFor.String(), "seen", seen), hang}, "operations", op.ID); {
-		case err == nil:
-			op, away = next, time.Time{}
-		case !(errors.Is(err, ErrUnreachable) || IsProblem(err, v1.ProblemNoLeader)) || (!away.IsZero() && time.Since(away) > awayFor):
-			return op, err
-		default:
-			if away.IsZero() {
-				away = time.Now()
-			}
-			select {
-			case <-ctx.Done():
-				return op, ctx.Err()
-			case <-time.After(awayRetry):
-			}
+		next, err := get[v1.Operation](ctx, c, []Option{query("wait", pollFor.String(), "seen", seen), hang}, "operations", op.ID)
+		if err == nil {
+			op = next
+			progress(op)
 		}
-	}
-	if progress != nil {
-		progress(op)
-	}
-	return op, nil
+		return next, err
+	}, v1.Operation.Ended)
+	return op, err
 }
 
 // Watch reads again and again, at these intervals, until until says that it is enough or ctx ends. A server that
