@@ -1,9 +1,6 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -37,14 +34,14 @@ func (t *tool) auditCommand() *cli.Command {
 		Description: "Every server keeps a log of changes, of reads that matter, and of what it refused; an admin's or auditor's token reads them.\n\n" +
 			"Example: vcctl audit list --since 24h --outcome refused",
 		Subcommands: []*cli.Command{
-			{Name: "list", Usage: "list audit records, newest last", ArgsUsage: " ", Action: t.auditList,
+			{Name: "list", Usage: "list audit records, newest last", ArgsUsage: " ", Action: t.action(auditList),
 				Description: "The newest records that match, of all servers. It says which servers could not be asked.\n\n" +
 					"Example: vcctl audit list --since 24h --object virtual-cluster/web",
 				Flags: append([]cli.Flag{
 					&cli.StringFlag{Name: "since", Usage: "only from a `TIME` on: how long ago (30m, 6h), or 2026-03-01T12:00:00Z"},
 					&cli.StringFlag{Name: "until", Usage: "only before a `TIME`"},
 					&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Value: 100, Usage: "at most so many, 1 to 10000"}}, filters...)},
-			{Name: "follow", Usage: "print audit records as they are written", ArgsUsage: " ", Action: t.auditFollow,
+			{Name: "follow", Usage: "print audit records as they are written", ArgsUsage: " ", Action: t.action(auditFollow),
 				Description: "Asks every two seconds until it is interrupted. With -o json it prints one object per line.\n\n" +
 					"Example: vcctl audit follow --outcome refused",
 				Flags: append([]cli.Flag{&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Value: 10, Usage: "begin with the newest so many, 1 to 10000"}}, filters...)},
@@ -80,26 +77,19 @@ func checkTimes(c *cli.Context, flags ...string) error {
 	return nil
 }
 
-func (t *tool) auditList(c *cli.Context) error {
-	if _, err := names(c); err != nil {
-		return err
-	}
-	q, err := auditQuery(c)
+func auditList(c *call) error {
+	q, err := auditQuery(c.Context)
 	if err != nil {
 		return err
 	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	a, err := api.Audit(c.Context, q)
+	a, err := c.api.Audit(c.ctx, q)
 	if err != nil {
 		return doing(err, "listing audit records")
 	}
-	if err := t.print(c, a, func(wide bool) string { return auditText(a.Items, wide) }); err != nil {
+	if err := c.print(a, func(wide bool) string { return auditTable(a.Items, wide) }); err != nil {
 		return err
 	}
-	t.missing(a.Missing)
+	c.t.missing(a.Missing)
 	return nil
 }
 
@@ -110,21 +100,9 @@ func (t *tool) missing(list []string) {
 	}
 }
 
-func auditText(list []v1.AuditRecord, wide bool) string {
-	heads := []string{"TIME", "ACTOR", "VERB", "OBJECT", "OUTCOME", "DETAIL"}
-	if wide {
-		heads = append(heads, "CLIENT", "SERVER", "NUMBER", "REQUEST")
-	}
-	tab := newTable(heads...)
-	for _, r := range list {
-		row := []string{stamp(r.At), auditActor(r.Actor), r.Verb, auditObject(r.Object), auditResult(r), r.Detail}
-		if wide {
-			row = append(row, r.Actor.Client, r.Server, strconv.FormatUint(r.Seq, 10), r.Actor.Request)
-		}
-		tab.row(row...)
-	}
-	return tab.String()
-}
+var auditTable = tableOf("TIME,ACTOR,VERB,OBJECT,OUTCOME,DETAIL", "CLIENT,SERVER,NUMBER,REQUEST", func(r v1.AuditRecord) []string {
+	return []string{stamp(r.At), auditActor(r.Actor), r.Verb, auditObject(r.Object), auditResult(r), r.Detail, r.Actor.Client, r.Server, strconv.FormatUint(r.Seq, 10), r.Actor.Request}
+})
 
 func auditActor(a v1.AuditActor) string {
 	switch {
@@ -154,52 +132,27 @@ func auditResult(r v1.AuditRecord) string {
 	return out
 }
 
-func (t *tool) auditFollow(c *cli.Context) error {
-	if _, err := names(c); err != nil {
-		return err
-	}
-	f, err := format(c)
-	if err != nil {
-		return err
-	}
-	q, err := auditQuery(c)
-	if err != nil {
-		return err
-	}
-	api, err := t.client(c)
+func auditFollow(c *call) error {
+	q, err := auditQuery(c.Context)
 	if err != nil {
 		return err
 	}
 	follow := auditFollower{seen: map[auditName]time.Time{}}
-	away := false
-	for {
-		a, err := api.Audit(c.Context, q)
-		switch {
-		case errors.Is(err, context.Canceled):
-			return nil
-		case err != nil && follow.asked && statusOf(err) == statusUnreachable:
-			if !away {
-				t.say("vcctl: %s; trying again\n", err)
-			}
-			away = true
-		case err != nil:
+	return c.t.poll(c.ctx, auditPoll, func(bool) error {
+		a, err := c.api.Audit(c.ctx, q)
+		if err != nil {
 			return doing(err, "following the audit log")
-		default:
-			away = false
-			for _, r := range follow.news(a.Items) {
-				if err := t.printAudit(f, r); err != nil {
-					return err
-				}
+		}
+		for _, r := range follow.news(a.Items) {
+			if err := c.printEntry(r, fmt.Sprintf("%s  %s  %s  %s  %s  %s\n", stamp(r.At), oneLine(auditActor(r.Actor)), oneLine(r.Verb), oneLine(auditObject(r.Object)),
+				auditResult(r), oneLine(r.Detail))); err != nil {
+				return err
 			}
-			t.missing(follow.unprinted(a.Missing))
-			q.Since, q.Limit = follow.since(time.Now()), maxAudit
 		}
-		select {
-		case <-c.Context.Done():
-			return nil
-		case <-time.After(auditPoll):
-		}
-	}
+		c.t.missing(follow.unprinted(a.Missing))
+		q.Since, q.Limit = follow.since(time.Now()), maxAudit
+		return nil
+	})
 }
 
 type auditName struct {
@@ -209,7 +162,6 @@ type auditName struct {
 
 // auditFollower knows which records were printed.
 type auditFollower struct {
-	asked   bool
 	newest  time.Time
 	seen    map[auditName]time.Time
 	printed map[string]bool
@@ -217,7 +169,6 @@ type auditFollower struct {
 
 // news are the records that were not given before.
 func (f *auditFollower) news(list []v1.AuditRecord) (out []v1.AuditRecord) {
-	f.asked = true
 	for _, r := range list {
 		name := auditName{r.Server, r.Seq}
 		if _, old := f.seen[name]; old {
@@ -256,22 +207,4 @@ func (f *auditFollower) unprinted(notes []string) (out []string) {
 	}
 	f.printed = now
 	return out
-}
-
-func (t *tool) printAudit(f string, r v1.AuditRecord) error {
-	switch f {
-	case formatJSON:
-		b, err := json.Marshal(r)
-		if err != nil {
-			return fmt.Errorf("write JSON: %w", err)
-		}
-		return t.write(string(b) + "\n")
-	case formatYAML:
-		s, err := render(f, r, nil)
-		if err != nil {
-			return err
-		}
-		return t.write("---\n" + s)
-	}
-	return t.write(fmt.Sprintf("%s  %s  %s  %s  %s  %s\n", stamp(r.At), oneLine(auditActor(r.Actor)), oneLine(r.Verb), oneLine(auditObject(r.Object)), auditResult(r), oneLine(r.Detail)))
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,29 +20,20 @@ func (t *tool) clusterCommand() *cli.Command {
 		Name: "cluster", Usage: "the cluster itself: init, join, members, leases, snapshots, settings, history, status",
 		Description: "What concerns the cluster as a whole.",
 		Subcommands: append([]*cli.Command{{
-			Name: "status", Usage: "the cluster at a glance", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, staleFlag}, Action: t.clusterStatus,
+			Name: "status", Usage: "the cluster at a glance", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, staleFlag}, Action: t.ask("getting the cluster's status", clusterStatus),
 			Description: "With its conditions, the worst first. Where there is no leader, --stale shows what the server at hand knows:\n" +
 				"how far its log goes, and whom it takes for members.\n\nExample: vcctl cluster status --stale --address h2:7480",
 		}, t.settingsCommand()}, t.memberCommands()...),
 	}
 }
 
-func (t *tool) clusterStatus(c *cli.Context) error {
-	if _, err := names(c); err != nil {
-		return err
+func clusterStatus(c *call) (any, view, error) {
+	var opts []client.Option
+	if c.Bool("stale") {
+		opts = append(opts, client.Stale())
 	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
-		var opts []client.Option
-		if c.Bool("stale") {
-			opts = append(opts, client.Stale())
-		}
-		s, err := api.Status(ctx, opts...)
-		return s, func(bool) string { return statusText(s) }, doing(err, "getting the cluster's status")
-	})
+	s, err := c.api.Status(c.ctx, opts...)
+	return s, func(bool) string { return statusText(s) }, err
 }
 
 func statusText(s v1.ClusterStatus) string {
@@ -61,14 +51,14 @@ func statusText(s v1.ClusterStatus) string {
 		"Defaults", fmt.Sprintf("minYield %g, onFull %s, image %s", s.Settings.MinYield, s.Settings.OnFull, seen(s.Settings.Image, s.Settings.Image == "")),
 		"Re-balancing", s.Settings.Moves.Mode, "Members", membersText(s), "Epoch", epochText(s), "Backup", stamp(s.BackupAt))
 	if len(s.Conditions) > 0 {
-		tab := newTable("SEVERITY", "OBJECT", "NAME", "CONDITION")
-		for _, c := range s.Conditions {
-			tab.row(c.Severity, c.Object, c.Name, c.Text)
-		}
-		text += "\n" + tab.String()
+		text += "\n" + conditionTable(s.Conditions, false)
 	}
 	return text
 }
+
+var conditionTable = tableOf("SEVERITY,OBJECT,NAME,CONDITION", "", func(c v1.Condition) []string {
+	return []string{c.Severity, c.Object, c.Name, c.Text}
+})
 
 // epochText is empty where nothing was ever restored.
 func epochText(s v1.ClusterStatus) string {

@@ -221,60 +221,44 @@ func (t *tool) things(c *cli.Context, noun string) []string {
 	if err != nil {
 		return nil
 	}
-	var out []string
-	switch noun { // an error means no candidates: a shell has no place for it
+	switch stale := client.Stale(); noun { // an error means no candidates: a shell has no place for it
 	case "vc":
-		list, _ := api.VirtualClusters(ctx, client.Stale())
-		for _, x := range list {
-			out = append(out, x.Name)
-		}
+		return nameEach(func(x v1.VirtualCluster) string { return x.Name })(api.VirtualClusters(ctx, stale))
 	case "vm":
-		list, _ := api.VMs(ctx, "", "", client.Stale())
-		for _, x := range list {
-			out = append(out, x.Name)
-		}
+		return nameEach(func(x v1.VM) string { return x.Name })(api.VMs(ctx, "", "", stale))
 	case "host":
-		list, _ := api.Hosts(ctx, client.Stale())
-		for _, x := range list {
-			out = append(out, x.Name)
-		}
+		return nameEach(func(x v1.Host) string { return x.Name })(api.Hosts(ctx, stale))
 	case "member":
-		list, _ := api.Members(ctx, client.Stale())
-		for _, x := range list {
-			out = append(out, x.Name)
-		}
+		return nameEach(func(x v1.Member) string { return x.Name })(api.Members(ctx, stale))
 	case "plan":
-		list, _ := api.Plans(ctx, "", 0, client.Stale())
-		for _, x := range list {
-			out = append(out, x.ID)
-		}
+		return nameEach(func(x v1.Plan) string { return x.ID })(api.Plans(ctx, "", 0, stale))
 	case "migration":
-		list, _ := api.Migrations(ctx, "", "", "", 0, client.Stale())
-		for _, x := range list {
-			out = append(out, x.ID)
-		}
-	case "setting":
-		for _, key := range v1.SettingKeys() {
-			out = append(out, key+"=")
-		}
+		return nameEach(func(x v1.Migration) string { return x.ID })(api.Migrations(ctx, "", "", "", 0, stale))
 	case "token":
-		list, _ := api.Tokens(ctx, client.Stale())
-		for _, x := range list {
-			out = append(out, x.ID)
-		}
+		return nameEach(func(x v1.Token) string { return x.ID })(api.Tokens(ctx, stale))
+	case "image":
+		return nameEach(func(x v1.Image) string { return x.Name })(api.Images(ctx, stale))
+	case "setting":
+		return nameEach(func(key string) string { return key + "=" })(v1.SettingKeys(), nil)
 	case "event": // the kinds of the newest ones, and of all those of a kind of object
-		list, _ := api.ListEvents(ctx, client.EventQuery{Limit: 1000}, client.Stale())
+		var out []string
+		list, _ := api.ListEvents(ctx, client.EventQuery{Limit: 1000}, stale)
 		for _, x := range list.Items {
 			prefix, _, _ := strings.Cut(x.Kind, "-")
 			out = append(out, x.Kind, prefix+"-*")
 		}
 		slices.Sort(out)
-		out = slices.Compact(out)
-	case "image":
-		list, _ := api.Images(ctx, client.Stale())
-		for _, x := range list {
-			out = append(out, x.Name)
-		}
+		return slices.Compact(out)
 	}
-	return out
+	return nil
+}
+
+// nameEach says how things of a kind are named.
+func nameEach[T any](name func(T) string) func([]T, error) []string {
+	return func(all []T, _ error) (out []string) {
+		for _, x := range all {
+			out = append(out, name(x))
+		}
+		return out
+	}
 }

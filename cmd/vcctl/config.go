@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -86,21 +87,13 @@ func (t *tool) client(c *cli.Context) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	first := func(candidates ...string) string {
-		for _, s := range candidates {
-			if s != "" {
-				return s
-			}
-		}
-		return ""
-	}
 	token, err := t.token(c, file)
 	if err != nil {
 		return nil, err
 	}
 	api, err := client.New(client.Config{
-		Address: first(c.String("address"), os.Getenv("EVENKEEL_ADDRESS"), file.Address),
-		CAFile:  first(c.String("cacert"), os.Getenv("EVENKEEL_CACERT"), file.CACert),
+		Address: cmp.Or(c.String("address"), os.Getenv("EVENKEEL_ADDRESS"), file.Address),
+		CAFile:  cmp.Or(c.String("cacert"), os.Getenv("EVENKEEL_CACERT"), file.CACert),
 		Token:   token,
 		Agent:   "vcctl/" + version,
 		// Longer than an election takes.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 )
 
@@ -25,20 +24,13 @@ func rawTerminal(f *os.File) (restore func(), err error) {
 	return func() { _ = term.Restore(fd, before) }, nil // the program ends: an error would change nothing
 }
 
-func (t *tool) vmConsole(c *cli.Context) error {
-	name, err := name(c, "NAME")
-	if err != nil {
-		return err
-	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(c.Context)
+func vmConsole(c *call) error {
+	t, name := c.t, c.name
+	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
-	tty, err := api.Console(ctx, name)
+	tty, err := c.api.Console(ctx, name)
 	if err != nil {
-		return doing(err, "opening the console of VM %s", name)
+		return doing(err, "opening the console of VM %s", c.name)
 	}
 	defer tty.Close() //nolint:errcheck // nothing is kept in it
 

@@ -16,7 +16,7 @@ import (
 func (t *tool) drainCommands() []*cli.Command {
 	return []*cli.Command{
 		{
-			Name: "drain", Usage: "empty a host by live migration, for maintenance", ArgsUsage: "[HOST]", Action: t.hostDrain,
+			Name: "drain", Usage: "empty a host by live migration, for maintenance", ArgsUsage: "[HOST]", Action: t.action(hostDrain),
 			Description: "First it lists the VMs that cannot move, and what to do about each; if there are any it is refused and nothing moves (exit\n" +
 				"status 3), unless --on-blocked says otherwise. Then the host takes no new VMs, and its VMs leave it, each move being shown. No\n" +
 				"VM is stopped but with --on-blocked shutdown. ^C detaches: the drain goes on, and `vcctl host get HOST -w` shows it again.\n" +
@@ -37,52 +37,45 @@ func (t *tool) drainCommands() []*cli.Command {
 			},
 		},
 		{
-			Name: "undrain", Usage: "let a host take VMs again, and stop emptying it", ArgsUsage: "HOST", Action: t.hostUndrain,
+			Name: "undrain", Usage: "let a host take VMs again, and stop emptying it", ArgsUsage: "HOST", Action: t.ask("undraining host %s", hostUndrain),
 			Description: "Moves that are under way end; nothing is moved back.\n\nExample: vcctl host undrain h1",
-			Flags:       []cli.Flag{&cli.BoolFlag{Name: "dry-run", Usage: "check and change nothing"}},
+			Flags:       []cli.Flag{checkFlag},
 		},
 		{
-			Name: "confirm-empty", Usage: "ask the hypervisor of a host whether it runs none of the cluster's VMs", ArgsUsage: "HOST", Action: t.hostConfirmEmpty,
+			Name: "confirm-empty", Usage: "ask the hypervisor of a host whether it runs none of the cluster's VMs", ArgsUsage: "HOST", Action: t.action(hostConfirmEmpty),
 			Description: "For scripts: exit status 0 if it is empty; 1 if it is not, or cannot say, with the VMs listed.\n\n" +
 				"Example: vcctl host confirm-empty h1 && ssh h1 reboot",
 		},
 	}
 }
 
-func (t *tool) hostDrain(c *cli.Context) error {
+func hostDrain(c *call) error {
 	q, err := drainRequest(c)
 	if err != nil {
 		return err
 	}
-	if _, err := format(c); err != nil {
-		return err
-	}
-	if c.Bool("dry-run") && c.Bool("detach") {
+	if c.dry() && c.Bool("detach") {
 		return usage("--dry-run changes nothing, so there is nothing to --detach from")
 	}
 	if c.Bool("next") {
-		if _, err := names(c); err != nil {
+		if _, err := names(c.Context); err != nil {
 			return err
 		}
-		return t.drainNext(c, q)
+		return drainNext(c, q)
 	}
 	if c.IsSet("skip") {
 		return usage("--skip needs --next")
 	}
-	host, err := name(c, "HOST")
+	host, err := name(c.Context, "HOST")
 	if err != nil {
 		return err
 	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	r, err := api.Drain(c.Context, host, q, dryRun(c)...)
+	r, err := c.api.Drain(c.ctx, host, q, c.opts...)
 	if err != nil {
 		return doing(err, "draining host %s", host)
 	}
 	if r.DryRun {
-		if err := t.print(c, r, func(wide bool) string { return drainResultText(r, wide) }); err != nil {
+		if err := c.print(r, func(wide bool) string { return drainResultText(r, wide) }); err != nil {
 			return err
 		}
 		if len(r.Blockers) > 0 && q.OnBlocked == v1.OnBlockedStop {
@@ -91,13 +84,13 @@ func (t *tool) hostDrain(c *cli.Context) error {
 		return nil
 	}
 	if c.Bool("detach") {
-		return t.print(c, r, func(wide bool) string { return drainResultText(r, wide) + drainHint(host) })
+		return c.print(r, func(wide bool) string { return drainResultText(r, wide) + drainHint(host) })
 	}
-	t.say("%s", blockersText(r.Blockers))
-	return t.followDrains(c, api, []string{host})
+	c.t.say("%s", blockersText(r.Blockers))
+	return followDrains(c, []string{host})
 }
 
-func drainRequest(c *cli.Context) (v1.DrainRequest, error) {
+func drainRequest(c *call) (v1.DrainRequest, error) {
 	q := v1.DrainRequest{OnBlocked: c.String("on-blocked"), Reason: c.String("reason")}
 	if !slices.Contains([]string{v1.OnBlockedStop, v1.OnBlockedSkip, v1.OnBlockedShutdown}, q.OnBlocked) {
 		return q, usage("--on-blocked %s: must be stop, skip or shutdown", q.OnBlocked)
@@ -113,24 +106,20 @@ func drainRequest(c *cli.Context) (v1.DrainRequest, error) {
 		q.Deadline = v1.FormatDuration(d)
 	}
 	var err error
-	q.MaxBytes, err = maxBytes(c)
+	q.MaxBytes, err = maxBytes(c.Context)
 	return q, err
 }
 
 // drainNext drains the first batch of hosts that was not drained yet.
-func (t *tool) drainNext(c *cli.Context, q v1.DrainRequest) error {
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	groups, err := api.DrainGroups(c.Context)
+func drainNext(c *call, q v1.DrainRequest) error {
+	groups, err := c.api.DrainGroups(c.ctx)
 	if err != nil {
 		return doing(err, "asking which hosts can be emptied together")
 	}
 	groups = withoutSkipped(groups, c.StringSlice("skip"))
 	left := groups.Items
-	if c.Bool("dry-run") || len(left) == 0 {
-		if err := t.print(c, groups, func(bool) string { return groupsText(groups) }); err != nil {
+	if c.dry() || len(left) == 0 {
+		if err := c.print(groups, func(bool) string { return groupsText(groups) }); err != nil {
 			return err
 		}
 		if len(left) == 0 && len(groups.Blocked) > 0 {
@@ -139,44 +128,32 @@ func (t *tool) drainNext(c *cli.Context, q v1.DrainRequest) error {
 		return nil
 	}
 	hosts := left[0].Hosts
-	t.say("Draining %s; %d groups of hosts come after.\n", strings.Join(hosts, ", "), len(left)-1)
+	c.t.say("Draining %s; %d groups of hosts come after.\n", strings.Join(hosts, ", "), len(left)-1)
 	q.OtherHosts = hosts
-	var begun []string
-	for _, host := range hosts {
-		r, err := api.Drain(c.Context, host, q)
+	hints := ""
+	for i, host := range hosts {
+		r, err := c.api.Drain(c.ctx, host, q)
 		if err != nil {
-			if len(begun) > 0 {
-				t.say("The drain of %s goes on.\n", strings.Join(begun, ", "))
+			if i > 0 {
+				c.t.say("The drain of %s goes on.\n", strings.Join(hosts[:i], ", "))
 			}
 			return doing(err, "draining host %s", host)
 		}
-		begun = append(begun, host)
-		t.say("%s", blockersText(r.Blockers))
+		hints += drainHint(host)
+		c.t.say("%s", blockersText(r.Blockers))
 	}
 	if c.Bool("detach") {
-		return t.print(c, left[0], func(bool) string {
-			var b strings.Builder
-			for _, host := range begun {
-				b.WriteString(drainHint(host))
-			}
-			return b.String()
-		})
+		return c.print(left[0], func(bool) string { return hints })
 	}
-	return t.followDrains(c, api, begun)
+	return followDrains(c, hosts)
 }
 
 // withoutSkipped are the groups less the hosts that had their turn.
 func withoutSkipped(groups v1.DrainBatches, skip []string) v1.DrainBatches {
 	left := v1.DrainBatches{Items: []v1.DrainBatch{}, Blocked: []v1.BlockedHost{}}
 	for _, g := range groups.Items {
-		hosts := []string{}
-		for _, h := range g.Hosts {
-			if !slices.Contains(skip, h) {
-				hosts = append(hosts, h)
-			}
-		}
-		if len(hosts) > 0 {
-			g.Hosts = hosts
+		g.Hosts = slices.DeleteFunc(slices.Clone(g.Hosts), func(h string) bool { return slices.Contains(skip, h) })
+		if len(g.Hosts) > 0 {
 			left.Items = append(left.Items, g)
 		}
 	}
@@ -198,58 +175,46 @@ func groupsText(groups v1.DrainBatches) string {
 		text = tab.String()
 	}
 	if len(groups.Blocked) > 0 {
-		tab := newTable("CANNOT BE EMPTIED", "WHY")
-		for _, h := range groups.Blocked {
-			tab.row(h.Host, h.Why)
-		}
-		text += "\n" + tab.String()
+		why := tableOf("CANNOT BE EMPTIED,WHY", "", func(h v1.BlockedHost) []string { return []string{h.Host, h.Why} })
+		text += "\n" + why(groups.Blocked, false)
 	}
 	return text
 }
 
 // followDrains shows hosts on their way to be empty until all have ended, and says what became of them.
-func (t *tool) followDrains(c *cli.Context, api *client.Client, hosts []string) error {
-	board := &drainBoard{t: t, terminal: isTerminal(t.err), last: map[string]string{}}
+func followDrains(c *call, hosts []string) error {
+	board := &drainBoard{t: c.t, terminal: isTerminal(c.t.err), last: map[string]string{}}
 	last := make([]v1.Drain, len(hosts))
-	_, err := client.Watch(c.Context, refreshEvery, func(ctx context.Context) (bool, error) {
-		over := true
+	_, err := client.Watch(c.ctx, refreshEvery, func(ctx context.Context) (over bool, err error) {
+		over = true
 		for i, host := range hosts {
-			d, err := api.HostDrain(ctx, host)
-			if err != nil {
+			if last[i], err = c.api.HostDrain(ctx, host); err != nil {
 				return false, err
 			}
-			last[i] = d
-			over = over && d.Ended()
+			over = over && last[i].Ended()
 		}
 		board.show(last)
 		return over, nil
 	}, func(over bool) bool { return over })
 	board.end()
 	if errors.Is(err, context.Canceled) {
-		var b strings.Builder
+		hints := ""
 		for _, host := range hosts {
-			b.WriteString("\n" + strings.TrimSuffix(drainHint(host), "\n"))
+			hints += "\n" + strings.TrimSuffix(drainHint(host), "\n")
 		}
-		return failed(statusStillGoing, "detached%s", b.String())
+		return failed(statusStillGoing, "detached%s", hints)
 	}
 	if err != nil {
 		return doing(err, "watching the drain of %s, which goes on", strings.Join(hosts, ", "))
 	}
-	var ends []v1.HostEmpty
-	for _, host := range hosts {
-		e, err := api.HostEmpty(c.Context, host)
-		if err != nil {
+	ends, text := make([]v1.HostEmpty, len(hosts)), ""
+	for i, host := range hosts {
+		if ends[i], err = c.api.HostEmpty(c.ctx, host); err != nil {
 			return doing(err, "asking whether host %s is empty", host)
 		}
-		ends = append(ends, e)
+		text += endText(last[i], ends[i])
 	}
-	if err := t.print(c, drained(last), func(bool) string {
-		var b strings.Builder
-		for i, d := range last {
-			b.WriteString(endText(d, ends[i]))
-		}
-		return b.String()
-	}); err != nil {
+	if err := c.print(drained(last), func(bool) string { return text }); err != nil {
 		return err
 	}
 	return drainOutcome(last, ends)
@@ -386,15 +351,13 @@ func drainTable(d v1.Drain) string {
 	if len(d.VMs) == 0 {
 		return ""
 	}
-	tab := newTable("VM", "STATE", "TO", "BYTES", "SENT", "RATE", "ETA", "")
-	for _, vm := range d.VMs {
+	return tableOf("VM,STATE,TO,BYTES,SENT,RATE,ETA,", "", func(vm v1.DrainVM) []string {
 		eta := ""
 		if vm.State == "moving" {
 			eta = arrival(vm.ETA)
 		}
-		tab.row(vm.VM, vm.State, vm.To, vm.Bytes.Short(), seen(vm.BytesMoved.Short(), vm.BytesMoved == 0 && vm.State == "done"), perSecond(vm.Rate), eta, vm.Text)
-	}
-	return tab.String()
+		return []string{vm.VM, vm.State, vm.To, vm.Bytes.Short(), seen(vm.BytesMoved.Short(), vm.BytesMoved == 0 && vm.State == "done"), perSecond(vm.Rate), eta, vm.Text}
+	})(d.VMs, false)
 }
 
 // drainText is a drain in full, as `host get` shows it.
@@ -489,47 +452,20 @@ func (b *drainBoard) end() {
 	}
 }
 
-func (t *tool) hostUndrain(c *cli.Context) error {
-	host, err := name(c, "HOST")
-	if err != nil {
-		return err
-	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	h, err := api.Undrain(c.Context, host, dryRun(c)...)
-	if err != nil {
-		return doing(err, "undraining host %s", host)
-	}
-	return t.print(c, h, func(bool) string {
-		if c.Bool("dry-run") {
-			return fmt.Sprintf("Dry run: nothing was changed; host %s is %s.\n", h.Name, h.State)
-		}
-		return fmt.Sprintf("Host %s takes new VMs again; nothing is moved back.\n", h.Name)
-	})
+func hostUndrain(c *call) (any, view, error) {
+	h, err := c.api.Undrain(c.ctx, c.name, c.opts...)
+	return h, c.changed("; host "+h.Name+" is "+h.State, "Host "+h.Name+" takes new VMs again; nothing is moved back."), err
 }
 
-func (t *tool) hostConfirmEmpty(c *cli.Context) error {
-	host, err := name(c, "HOST")
+func hostConfirmEmpty(c *call) error {
+	e, err := c.api.HostEmpty(c.ctx, c.name)
 	if err != nil {
+		return doing(err, "asking whether host %s is empty", c.name)
+	}
+	if err := c.print(e, func(bool) string { return emptyText(e) }); err != nil || e.Empty {
 		return err
 	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	e, err := api.HostEmpty(c.Context, host)
-	if err != nil {
-		return doing(err, "asking whether host %s is empty", host)
-	}
-	if err := t.print(c, e, func(bool) string { return emptyText(e) }); err != nil {
-		return err
-	}
-	if !e.Empty {
-		return failed(statusFailed, "host %s is not empty", host)
-	}
-	return nil
+	return failed(statusFailed, "host %s is not empty", c.name)
 }
 
 func emptyText(e v1.HostEmpty) string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +61,7 @@ func statusOf(err error) int {
 	case errors.As(err, &f):
 		return f.status
 	case errors.As(err, &p):
-		return statusOfProblem(p.Problem)
+		return cmp.Or(problemStatus[p.Problem.Type], statusFailed)
 	case errors.As(err, &x):
 		return x.ExitCode()
 	case errors.Is(err, client.ErrUnreachable):
@@ -71,22 +72,12 @@ func statusOf(err error) int {
 	return statusFailed
 }
 
-func statusOfProblem(p v1.Problem) int {
-	switch p.Type {
-	case v1.ProblemRefused, v1.ProblemBlocked:
-		return statusRefused
-	case v1.ProblemNotFound:
-		return statusNotFound
-	case v1.ProblemConflict, v1.ProblemExists, v1.ProblemPrecondition:
-		return statusConflict
-	case v1.ProblemMalformed, v1.ProblemInvalid, v1.ProblemUnsupported, v1.ProblemTooLarge, v1.ProblemMediaType:
-		return statusUsage
-	case v1.ProblemTimeout:
-		return statusStillGoing
-	case v1.ProblemNoLeader:
-		return statusUnreachable
-	}
-	return statusFailed
+// problemStatus are the exit statuses of the server's problems; of others it is statusFailed.
+var problemStatus = map[string]int{
+	v1.ProblemRefused: statusRefused, v1.ProblemBlocked: statusRefused, v1.ProblemNotFound: statusNotFound,
+	v1.ProblemConflict: statusConflict, v1.ProblemExists: statusConflict, v1.ProblemPrecondition: statusConflict,
+	v1.ProblemMalformed: statusUsage, v1.ProblemInvalid: statusUsage, v1.ProblemUnsupported: statusUsage, v1.ProblemTooLarge: statusUsage, v1.ProblemMediaType: statusUsage,
+	v1.ProblemTimeout: statusStillGoing, v1.ProblemNoLeader: statusUnreachable,
 }
 
 // finish reports an error, if there is one, and returns the exit status.
@@ -132,11 +123,9 @@ func (t *tool) explain(e *client.Error) {
 func reasons(hosts []v1.HostReason, advice []string) string {
 	var b strings.Builder
 	if len(hosts) > 0 {
-		tab := newTable("HOST", "CPU MISSING", "MEMORY MISSING", "WHY")
-		for _, h := range hosts {
-			tab.row(h.Host, cores(h.CPUMissing), h.MemoryMissing.Short(), h.Text)
-		}
-		b.WriteString(tab.String())
+		b.WriteString(tableOf("HOST,CPU MISSING,MEMORY MISSING,WHY", "", func(h v1.HostReason) []string {
+			return []string{h.Host, cores(h.CPUMissing), h.MemoryMissing.Short(), h.Text}
+		})(hosts, false))
 	}
 	for _, a := range advice {
 		b.WriteString("What would help: " + a + "\n")

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
-	"evenkeel/api/client"
 	"evenkeel/api/v1"
 )
 
@@ -20,18 +18,17 @@ var forecastFlags = []cli.Flag{watchFlag,
 // maxForecast steps are shown one by one, the last too.
 const maxForecast = 60
 
-func (t *tool) vmForecast(c *cli.Context) error {
-	resource, err := resourceOf(c)
+func vmForecast(c *call) (any, view, error) {
+	resource, err := resourceOf(c.Context)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	steps := c.Int("steps")
 	if steps < 1 || steps > maxForecast {
-		return usage("--steps %d: must be 1 to %d", steps, maxForecast)
+		return nil, nil, usage("--steps %d: must be 1 to %d", steps, maxForecast)
 	}
-	return getting(t, "the forecast of VM", "NAME", func(api *client.Client, ctx context.Context, name string, opts ...client.Option) (v1.Forecast, error) {
-		return api.Forecast(ctx, name, resource, steps, opts...)
-	}, nil, func(f v1.Forecast, _ []v1.VM, wide bool) string { return forecastText(f, wide) })(c)
+	f, err := c.api.Forecast(c.ctx, c.name, resource, steps)
+	return f, func(wide bool) string { return forecastText(f, wide) }, err
 }
 
 func forecastText(f v1.Forecast, wide bool) string {

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sync/errgroup"
 
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
@@ -17,7 +17,7 @@ import (
 
 func (t *tool) historyCommand() *cli.Command {
 	return &cli.Command{
-		Name: "history", Usage: "write what is declared and what VMs used to a file, to be played under other settings", ArgsUsage: "FILE", Action: t.clusterHistory,
+		Name: "history", Usage: "write what is declared and what VMs used to a file, to be played under other settings", ArgsUsage: "FILE", Action: t.action(clusterHistory),
 		Description: "The file holds hosts, virtual clusters that are admitted, and what their VMs used, step by step. Nothing is changed.\n" +
 			"`vcsim whatif FILE` plays it: with needs estimated, with fewer hosts, with more virtual clusters.\n\n" +
 			"Example: vcctl cluster history --resolution 1m last-hours.json",
@@ -31,11 +31,7 @@ func (t *tool) historyCommand() *cli.Command {
 // historyAtOnce questions are asked at once.
 const historyAtOnce = 8
 
-func (t *tool) clusterHistory(c *cli.Context) error {
-	path, err := name(c, "FILE")
-	if err != nil {
-		return err
-	}
+func clusterHistory(c *call) error {
 	res, known := resolutions[c.String("resolution")]
 	if !known || c.String("resolution") == "raw" {
 		return usage("--resolution %s: must be 1m, 5m or 1h", c.String("resolution"))
@@ -47,26 +43,13 @@ func (t *tool) clusterHistory(c *cli.Context) error {
 	if since < step || since > res.kept {
 		return usage("--since %s: must be from %s to %s with a resolution of %s", since, step, res.kept, c.String("resolution"))
 	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
 	h := v1.ClusterHistory{Version: 1, StepSeconds: int(step / time.Second), Steps: int(since / step), From: time.Now().Add(-since).Truncate(step).UTC()}
-	missing, err := t.gather(c.Context, api, &h, c.String("resolution"))
+	missing, err := c.t.gather(c.ctx, c.api, &h, c.String("resolution"))
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("write the history: %w", err)
-	}
-	err = json.NewEncoder(f).Encode(h)
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		_ = os.Remove(path) // half a history is none
-		return fmt.Errorf("write the history: %w", err)
+	if err := newFile(c.name, "write the history", func(f *os.File) error { return json.NewEncoder(f).Encode(h) }); err != nil {
+		return err
 	}
 	vms := 0
 	for _, vc := range h.VirtualClusters {
@@ -74,9 +57,8 @@ func (t *tool) clusterHistory(c *cli.Context) error {
 			vms += len(g.VMs)
 		}
 	}
-	_, err = fmt.Fprintf(t.out, "Written to %s: %d hosts, %d virtual clusters, %d VMs, %d steps of %s from %s on; nothing was measured in %.0f%% of them.\n",
-		path, len(h.Hosts), len(h.VirtualClusters), vms, h.Steps, c.String("resolution"), stamp(h.From), 100*missing)
-	return err
+	return c.t.write(fmt.Sprintf("Written to %s: %d hosts, %d virtual clusters, %d VMs, %d steps of %s from %s on; nothing was measured in %.0f%% of them.\n",
+		c.name, len(h.Hosts), len(h.VirtualClusters), vms, h.Steps, c.String("resolution"), stamp(h.From), 100*missing))
 }
 
 // gather fills in what the cluster reports. missing is the share of steps and VMs for which nothing was measured.
@@ -123,41 +105,27 @@ func (t *tool) gather(ctx context.Context, api *client.Client, h *v1.ClusterHist
 }
 
 func (t *tool) gatherUse(ctx context.Context, api *client.Client, h *v1.ClusterHistory, all []*v1.HistoryVM, resolution string) (missing float64, err error) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var next, done atomic.Int64
-	var workers sync.WaitGroup
-	var once sync.Once
-	since := h.From.Format(time.RFC3339)
-	counts := make([]int, len(all))
-	for range min(historyAtOnce, len(all)) {
-		workers.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(all)) && ctx.Err() == nil; i = next.Add(1) - 1 {
-				n, failed := useOf(ctx, api, h, all[i], resolution, since)
-				if failed != nil {
-					once.Do(func() { err = doing(failed, "getting what VM "+all[i].Name+" used") })
-					stop()
-					return
-				}
-				counts[i] = n
-				if n := done.Add(1); isTerminal(t.err) && n%20 == 0 {
-					_, _ = fmt.Fprintf(t.err, "\r%d of %d VMs ", n, len(all)) // progress only
-				}
+	var measured, done atomic.Int64
+	asking, ctx := errgroup.WithContext(ctx)
+	asking.SetLimit(historyAtOnce)
+	for _, vm := range all {
+		asking.Go(func() error {
+			n, err := useOf(ctx, api, h, vm, resolution, h.From.Format(time.RFC3339))
+			if err != nil {
+				return doing(err, "getting what VM %s used", vm.Name)
 			}
+			measured.Add(int64(n))
+			if n := done.Add(1); isTerminal(t.err) && n%20 == 0 {
+				t.say("\r%d of %d VMs ", n, len(all))
+			}
+			return nil
 		})
 	}
-	workers.Wait()
+	err = asking.Wait()
 	if isTerminal(t.err) && len(all) >= 20 {
-		_, _ = fmt.Fprint(t.err, "\r\033[K")
+		t.say("\r\033[K")
 	}
-	if err == nil {
-		err = ctx.Err()
-	}
-	measured := 0
-	for _, n := range counts {
-		measured += n
-	}
-	return 1 - float64(measured)/float64(max(1, 2*h.Steps*len(all))), err
+	return 1 - float64(measured.Load())/float64(max(1, 2*h.Steps*len(all))), err
 }
 
 // useOf fills in what a VM used, and counts the values. A VM of which nothing is kept has none.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,35 +13,30 @@ import (
 )
 
 func (t *tool) hostCommand() *cli.Command {
-	dryRun := &cli.BoolFlag{Name: "dry-run", Usage: "check and change nothing"}
 	return &cli.Command{
 		Name: "host", Usage: "hosts: list, get, cordon, uncordon, drain, undrain, fence, confirm-dead, confirm-empty",
 		Description: "A host is a machine with a hypervisor whose agent has reported to the cluster.",
 		Subcommands: append([]*cli.Command{
 			{
-				Name: "list", Usage: "list hosts with what they have and give", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: listing(t, "hosts", func(ctx context.Context, api *client.Client, _ *cli.Context) ([]v1.Host, error) {
-					return api.Hosts(ctx)
-				}, hostTable),
+				Name: "list", Usage: "list hosts with what they have and give", ArgsUsage: " ", Flags: []cli.Flag{watchFlag},
+				Action:      t.ask("listing hosts", func(c *call) (any, view, error) { return hostTable.answer(c.api.Hosts(c.ctx)) }),
 				Description: "Example: vcctl host list -o wide",
 			},
 			{
-				Name: "get", Usage: "show one host with its VMs", ArgsUsage: "HOST", Flags: []cli.Flag{watchFlag}, Action: getting(t, "host", "HOST", (*client.Client).Host, func(ctx context.Context, api *client.Client, name string) ([]v1.VM, error) {
-					vms, err := api.VMs(ctx, "", name)
-					return vms, doing(err, "listing the VMs on host %s", name)
-				}, hostText),
+				Name: "get", Usage: "show one host with its VMs", ArgsUsage: "HOST", Flags: []cli.Flag{watchFlag}, Action: t.ask("getting host %s", hostGet),
 				Description: "Example: vcctl host get h1",
 			},
 			{
-				Name: "cordon", Usage: "place no new VMs on a host", ArgsUsage: "HOST", Action: t.hostCordon(true),
+				Name: "cordon", Usage: "place no new VMs on a host", ArgsUsage: "HOST", Action: t.ask("cordoning host %s", hostCordon),
 				Description: "VMs on it run on. `vcctl host uncordon` opens it again.\n\nExample: vcctl host cordon h1 -m 'disk replacement'",
-				Flags:       []cli.Flag{reasonFlag("`TEXT` that says why, shown with the host"), dryRun},
+				Flags:       []cli.Flag{reasonFlag("`TEXT` that says why, shown with the host"), checkFlag},
 			},
 			{
-				Name: "uncordon", Usage: "place new VMs on a host again", ArgsUsage: "HOST", Action: t.hostCordon(false), Flags: []cli.Flag{dryRun},
+				Name: "uncordon", Usage: "place new VMs on a host again", ArgsUsage: "HOST", Action: t.ask("uncordoning host %s", hostUncordon), Flags: []cli.Flag{checkFlag},
 				Description: "Example: vcctl host uncordon h1",
 			},
 			{
-				Name: "fence", Usage: "turn a host's power off with its fence device, or try the device", ArgsUsage: "HOST", Action: t.hostFence,
+				Name: "fence", Usage: "turn a host's power off with its fence device, or try the device", ArgsUsage: "HOST", Action: t.ask("fencing host %s", hostFence),
 				Description: "Fence devices are named in the servers' vcd.yaml. All VMs of the host end; the restartable ones start elsewhere once the\n" +
 					"device has confirmed that the power is off.\n\nExample: vcctl host fence --test h1",
 				Flags: []cli.Flag{
@@ -51,7 +45,7 @@ func (t *tool) hostCommand() *cli.Command {
 				},
 			},
 			{
-				Name: "confirm-dead", Usage: "say that a host is dead, where nothing else can prove it", ArgsUsage: "HOST", Action: t.hostConfirmDead,
+				Name: "confirm-dead", Usage: "say that a host is dead, where nothing else can prove it", ArgsUsage: "HOST", Action: t.ask("confirming that host %s is dead", hostConfirmDead),
 				Description: "Your statement counts as proof: restartable VMs of the host start elsewhere. If the host still runs, they run twice and ruin their disks:\n" +
 					"make sure that its power is off. Refused while its agent is heard of.\n\nExample: vcctl host confirm-dead --yes -m 'power supply burnt' h1",
 				Flags: []cli.Flag{
@@ -63,64 +57,31 @@ func (t *tool) hostCommand() *cli.Command {
 	}
 }
 
-func (t *tool) hostCordon(on bool) cli.ActionFunc {
-	what := "uncordoning"
-	if on {
-		what = "cordoning"
+func hostGet(c *call) (any, view, error) {
+	h, err := c.api.Host(c.ctx, c.name)
+	if err != nil || !c.human() {
+		return h, nil, err
 	}
-	return func(c *cli.Context) error {
-		name, err := name(c, "HOST")
-		if err != nil {
-			return err
-		}
-		if _, err := format(c); err != nil {
-			return err
-		}
-		api, err := t.client(c)
-		if err != nil {
-			return err
-		}
-		var opts []client.Option
-		if c.Bool("dry-run") {
-			opts = append(opts, client.DryRun())
-		}
-		var h v1.Host
-		if on {
-			h, err = api.Cordon(c.Context, name, c.String("reason"), opts...)
-		} else {
-			h, err = api.Uncordon(c.Context, name, opts...)
-		}
-		if err != nil {
-			return doing(err, "%s host %s", what, name)
-		}
-		return t.print(c, h, func(bool) string {
-			switch {
-			case c.Bool("dry-run"):
-				return fmt.Sprintf("Dry run: nothing was changed; host %s is %s.\n", h.Name, h.State)
-			case on:
-				return fmt.Sprintf("Host %s is cordoned: it takes no new VMs; the %d on it run on.\n", h.Name, h.VMs)
-			}
-			return fmt.Sprintf("Host %s takes new VMs again.\n", h.Name)
-		})
-	}
+	vms, err := c.api.VMs(c.ctx, "", c.name)
+	return h, func(wide bool) string { return hostText(h, vms, wide) }, err
 }
 
-func hostTable(hosts []v1.Host, wide bool) string {
-	heads := []string{"NAME", "STATE", "VMS", "CPU GIVEN", "CPU ALLOWED", "CPU USED", "MEMORY GIVEN", "MEMORY ALLOWED"}
-	if wide {
-		heads = append(heads, "CPU", "MEMORY", "FOREIGN VMS", "KVM", "SOFTWARE", "LEASE", "WATCHDOG", "REASON")
-	}
-	tab := newTable(heads...)
-	for _, h := range hosts {
-		row := []string{h.Name, h.State, strconv.Itoa(h.VMs), cores(h.Allocated.CPU), cores(h.Allowance.CPU), cores(h.Used.CPU),
-			h.Allocated.Memory.Short(), h.Allowance.Memory.Short()}
-		if wide {
-			row = append(row, cores(h.Capacity.CPU), h.Capacity.Memory.Short(), strconv.Itoa(h.ForeignVMs), strconv.FormatBool(h.KVM), h.Software, h.Lease, watchdogText(h), hostReason(h))
-		}
-		tab.row(row...)
-	}
-	return tab.String()
+func hostCordon(c *call) (any, view, error) {
+	h, err := c.api.Cordon(c.ctx, c.name, c.String("reason"), c.opts...)
+	return h, c.changed("; host "+h.Name+" is "+h.State, fmt.Sprintf("Host %s is cordoned: it takes no new VMs; the %d on it run on.", h.Name, h.VMs)), err
 }
+
+func hostUncordon(c *call) (any, view, error) {
+	h, err := c.api.Uncordon(c.ctx, c.name, c.opts...)
+	return h, c.changed("; host "+h.Name+" is "+h.State, "Host "+h.Name+" takes new VMs again."), err
+}
+
+var hostTable = tableOf("NAME,STATE,VMS,CPU GIVEN,CPU ALLOWED,CPU USED,MEMORY GIVEN,MEMORY ALLOWED",
+	"CPU,MEMORY,FOREIGN VMS,KVM,SOFTWARE,LEASE,WATCHDOG,REASON", func(h v1.Host) []string {
+		return []string{h.Name, h.State, strconv.Itoa(h.VMs), cores(h.Allocated.CPU), cores(h.Allowance.CPU), cores(h.Used.CPU),
+			h.Allocated.Memory.Short(), h.Allowance.Memory.Short(), cores(h.Capacity.CPU), h.Capacity.Memory.Short(), strconv.Itoa(h.ForeignVMs),
+			strconv.FormatBool(h.KVM), h.Software, h.Lease, watchdogText(h), hostReason(h)}
+	})
 
 // watchdogText is "15s", or "-" where none is armed.
 func watchdogText(h v1.Host) string {
@@ -200,55 +161,29 @@ func pressureText(p *v1.Pressure) string {
 	return strings.Join(out, ", ") + " of the time"
 }
 
-func (t *tool) hostFence(c *cli.Context) error {
-	host, err := name(c, "HOST")
-	if err != nil {
-		return err
-	}
+func hostFence(c *call) (any, view, error) {
 	if !c.Bool("test") && !c.Bool("yes") {
-		return t.wouldDo(c, host, "Fencing would turn it off; say --yes to do it, or --test to ask its device whether the power is on.")
+		return wouldDo(c, "Fencing would turn it off; say --yes to do it, or --test to ask its device whether the power is on.")
 	}
-	return t.carryOut(c, "fencing host "+host, func(api *client.Client) (v1.Acknowledgement, error) {
-		return api.Fence(c.Context, host, c.Bool("test"))
-	})
+	return acknowledged(c.api.Fence(c.ctx, c.name, c.Bool("test")))
 }
 
-func (t *tool) hostConfirmDead(c *cli.Context) error {
-	host, err := name(c, "HOST")
-	if err != nil {
-		return err
-	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
+func hostConfirmDead(c *call) (any, view, error) {
 	if !c.Bool("yes") {
-		if _, err := api.ConfirmDead(c.Context, host, c.String("reason"), client.DryRun()); err != nil {
-			return doing(err, "confirming that host %s is dead", host)
+		if _, err := c.api.ConfirmDead(c.ctx, c.name, c.String("reason"), client.DryRun()); err != nil {
+			return nil, nil, err
 		}
-		return t.wouldDo(c, host, "Its restartable VMs would start elsewhere. If it still runs, they would run twice: make sure that its power is off, then say --yes.")
+		return wouldDo(c, "Its restartable VMs would start elsewhere. If it still runs, they would run twice: make sure that its power is off, then say --yes.")
 	}
-	h, err := api.ConfirmDead(c.Context, host, c.String("reason"))
-	if err != nil {
-		return doing(err, "confirming that host %s is dead", host)
-	}
-	return t.print(c, h, func(bool) string {
+	h, err := c.api.ConfirmDead(c.ctx, c.name, c.String("reason"))
+	return h, func(bool) string {
 		return fmt.Sprintf("Host %s counts as dead; its restartable VMs start elsewhere.\n", h.Name)
-	})
+	}, err
 }
 
-// wouldDo says what a change would do, and changes nothing.
-func (t *tool) wouldDo(c *cli.Context, host, what string) error {
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	h, err := api.Host(c.Context, host)
-	if err != nil {
-		return doing(err, "getting host %s", host)
-	}
-	has := fmt.Sprintf("host %s is %s and has %d VMs", h.Name, h.State, h.VMs)
-	return t.print(c, v1.Acknowledgement{Text: has + ". " + what}, func(bool) string {
-		return "Nothing was changed: " + has + ". " + what + "\n"
-	})
+// wouldDo says what a change of a host would do, and changes nothing.
+func wouldDo(c *call, what string) (any, view, error) {
+	h, err := c.api.Host(c.ctx, c.name)
+	text := fmt.Sprintf("host %s is %s and has %d VMs. %s", h.Name, h.State, h.VMs, what)
+	return v1.Acknowledgement{Text: text}, func(bool) string { return "Nothing was changed: " + text + "\n" }, err
 }

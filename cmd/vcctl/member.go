@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -22,14 +21,14 @@ var socketFlag = &cli.StringFlag{Name: "socket", Usage: "local `SOCKET` of the v
 func (t *tool) memberCommands() []*cli.Command {
 	return []*cli.Command{
 		{
-			Name: "init", Usage: "make a new cluster whose first server is this host", ArgsUsage: " ", Action: t.clusterInit,
+			Name: "init", Usage: "make a new cluster whose first server is this host", ArgsUsage: " ", Action: t.offline(clusterInit),
 			Description: "Asks the vcd of this host over its local socket: run it there, as root. It leaves address, admin token and\n" +
 				"CA certificate in ~/.config/evenkeel, where vcctl looks for them. If vcd's configuration names a certificate of your own PKI, the\n" +
 				"cluster is the one that it names, and has no CA of its own; every other member needs such a certificate, too.\n\nExample: vcctl cluster init",
 			Flags: []cli.Flag{socketFlag, &cli.Float64Flag{Name: "min-yield", Usage: "least `YIELD` of a virtual cluster that names none", Value: 0.5}},
 		},
 		{
-			Name: "join-token", Usage: "make a token that lets one host in, once", ArgsUsage: " ", Action: t.clusterJoinToken,
+			Name: "join-token", Usage: "make a token that lets one host in, once", ArgsUsage: " ", Action: t.action(clusterJoinToken),
 			Description: "Without --server and --agent the new member is both. The token is shown once; it is a secret while it lasts.\n" +
 				"With --for it lets in the member of that name and no other, also one that is in the cluster already and lost its disk or let its\n" +
 				"certificate run out: it must be the same machine, not restarted since if VMs of the cluster run on it, or the old one must be off.\n\n" +
@@ -52,34 +51,31 @@ func (t *tool) memberCommands() []*cli.Command {
 		},
 		{
 			Name: "members", Usage: "list the members: servers and agents", ArgsUsage: " ", Flags: []cli.Flag{watchFlag},
-			Action: listing(t, "members", func(ctx context.Context, api *client.Client, _ *cli.Context) ([]v1.Member, error) {
-				return api.Members(ctx)
-			}, memberTable),
+			Action:      t.ask("listing members", func(c *call) (any, view, error) { return memberTable.answer(c.api.Members(c.ctx)) }),
 			Description: "Example: vcctl cluster members -w",
 		},
 		{
-			Name: "remove", Usage: "take a member out of the cluster", ArgsUsage: "MEMBER", Action: t.clusterRemove,
+			Name: "remove", Usage: "take a member out of the cluster", ArgsUsage: "MEMBER", Action: t.ask("removing member %s", func(c *call) (any, view, error) {
+				return acknowledged(c.api.RemoveMember(c.ctx, c.name, c.Bool("force")))
+			}),
 			Description: "Its certificates count no more; its host must have no VM. Deleted VMs of a host that was fenced or confirmed dead go with it.\n\nExample: vcctl cluster remove h3",
 			Flags:       []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "also if too few healthy servers are left for a majority"}},
 		},
 		{
-			Name: "transfer-leadership", Usage: "hand leadership on to another server", ArgsUsage: "[MEMBER]", Action: t.clusterTransfer,
+			Name: "transfer-leadership", Usage: "hand leadership on to another server", ArgsUsage: "[MEMBER]", Action: t.ask("handing leadership on", clusterTransfer),
 			Description: "Without a name, to the server whose log is the newest.\n\nExample: vcctl cluster transfer-leadership h2",
 		},
 		t.fencingCommand(), t.snapshotCommand(), t.historyCommand(),
 	}
 }
 
-func (t *tool) clusterInit(c *cli.Context) error {
-	if _, err := names(c); err != nil {
-		return err
-	}
+func clusterInit(c *call) error {
 	file := configFile()
 	if file == "" {
 		return usage("cluster init: where to keep the admin token is not known: set HOME or XDG_CONFIG_HOME")
 	}
 	y := c.Float64("min-yield")
-	a, err := client.NewLocal(c.String("socket")).Init(c.Context, v1.SetupInit{MinYield: &y})
+	a, err := client.NewLocal(c.String("socket")).Init(c.ctx, v1.SetupInit{MinYield: &y})
 	if err != nil {
 		return doing(err, "making a cluster with the vcd at %s", c.String("socket"))
 	}
@@ -96,7 +92,7 @@ func (t *tool) clusterInit(c *cli.Context) error {
 	}
 	shown := a
 	shown.AdminToken = ""
-	return t.print(c, shown, func(bool) string {
+	return c.print(shown, func(bool) string {
 		return fmt.Sprintf("Cluster %s is made; %s is its first server, at %s.\nThe admin token is in %s. Let other hosts in with `vcctl cluster join-token`.\n",
 			a.Cluster, a.Name, a.Address, filepath.Join(dir, "admin.token"))
 	})
@@ -115,37 +111,28 @@ func keepFile(path, content string) error {
 	return os.WriteFile(path, []byte(content), 0o600)
 }
 
-func (t *tool) clusterJoinToken(c *cli.Context) error {
-	if _, err := names(c); err != nil {
-		return err
-	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
+var joinTokenTable = tableOf("ID,ROLES,FOR,UNTIL,USED BY,COMMENT", "", func(k v1.JoinToken) []string {
+	return []string{k.ID, roles(k.Server, k.Agent), k.For, stamp(k.Until), k.UsedBy, k.Comment}
+})
+
+func clusterJoinToken(c *call) error {
 	if c.Bool("list") {
-		tokens, err := api.JoinTokens(c.Context)
+		list, text, err := joinTokenTable.answer(c.api.JoinTokens(c.ctx))
 		if err != nil {
 			return doing(err, "listing join tokens")
 		}
-		return t.print(c, v1.List[v1.JoinToken]{Items: tokens}, func(bool) string {
-			tab := newTable("ID", "ROLES", "FOR", "UNTIL", "USED BY", "COMMENT")
-			for _, k := range tokens {
-				tab.row(k.ID, roles(k.Server, k.Agent), k.For, stamp(k.Until), k.UsedBy, k.Comment)
-			}
-			return tab.String()
-		})
+		return c.print(list, text)
 	}
 	seconds := c.Duration("ttl").Seconds()
 	q := v1.JoinTokenRequest{Server: c.Bool("server"), Agent: c.Bool("agent"), NoVote: c.Bool("non-voting"), For: c.String("for"), Seconds: &seconds, Comment: c.String("comment")}
 	if !q.Server && !q.Agent {
 		q.Server, q.Agent = true, true
 	}
-	k, err := api.MakeJoinToken(c.Context, q)
+	k, err := c.api.MakeJoinToken(c.ctx, q)
 	if err != nil {
 		return doing(err, "making a join token")
 	}
-	return t.print(c, k, func(bool) string { return k.Token + "\n" })
+	return c.print(k, func(bool) string { return k.Token + "\n" })
 }
 
 func (t *tool) clusterJoin(c *cli.Context) error {
@@ -219,38 +206,14 @@ func (t *tool) joinToken(path string) (string, error) {
 	return token, nil
 }
 
-func (t *tool) clusterRemove(c *cli.Context) error {
-	name, err := name(c, "MEMBER")
-	if err != nil {
-		return err
-	}
-	return t.carryOut(c, fmt.Sprintf("removing member %s", name), func(api *client.Client) (v1.Acknowledgement, error) {
-		return api.RemoveMember(c.Context, name, c.Bool("force"))
-	})
-}
-
-func (t *tool) clusterTransfer(c *cli.Context) error {
+func clusterTransfer(c *call) (_ any, _ view, err error) {
 	to := ""
 	if c.Args().Present() {
-		var err error
-		if to, err = name(c, "MEMBER"); err != nil {
-			return err
+		if to, err = name(c.Context, "MEMBER"); err != nil {
+			return nil, nil, err
 		}
 	}
-	return t.carryOut(c, "handing leadership on", func(api *client.Client) (v1.Acknowledgement, error) { return api.TransferLeadership(c.Context, to) })
-}
-
-// carryOut does what is answered in words.
-func (t *tool) carryOut(c *cli.Context, what string, f func(*client.Client) (v1.Acknowledgement, error)) error {
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	s, err := f(api)
-	if err != nil {
-		return doing(err, "%s", what)
-	}
-	return t.print(c, s, func(bool) string { return strings.ToUpper(s.Text[:1]) + s.Text[1:] + "\n" })
+	return acknowledged(c.api.TransferLeadership(c.ctx, to))
 }
 
 func (t *tool) fencingCommand() *cli.Command {
@@ -259,49 +222,31 @@ func (t *tool) fencingCommand() *cli.Command {
 		Description: "Disabled, the end of a lease stops no VM and proves nothing; watchdogs are stopped, and VMs of lost hosts are not restarted.",
 		Subcommands: []*cli.Command{
 			{
-				Name: "enable", Usage: "let leases stop restartable VMs again when they run out", ArgsUsage: " ", Action: t.setFencing(true),
+				Name: "enable", Usage: "let leases stop restartable VMs again when they run out", ArgsUsage: " ", Action: t.ask("enabling fencing", setFencing(true)),
 				Description: "Example: vcctl cluster fencing enable",
 			},
 			{
-				Name: "disable", Usage: "let leases that run out stop no VM, for work on the network", ArgsUsage: " ", Action: t.setFencing(false),
+				Name: "disable", Usage: "let leases that run out stop no VM, for work on the network", ArgsUsage: " ", Action: t.ask("disabling fencing", setFencing(false)),
 				Description: "While fencing is disabled, VMs of lost hosts are not restarted. `vcctl cluster fencing enable` ends it.\n\nExample: vcctl cluster fencing disable -m 'switch is replaced'",
-				Flags:       []cli.Flag{&cli.StringFlag{Name: "reason", Aliases: []string{"m"}, Usage: "`TEXT` that says why"}},
+				Flags:       []cli.Flag{reasonFlag("`TEXT` that says why")},
 			},
 		},
 	}
 }
 
-func (t *tool) setFencing(enable bool) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		if _, err := names(c); err != nil {
-			return err
-		}
-		what := map[bool]string{true: "enabling fencing", false: "disabling fencing"}[enable]
-		return t.carryOut(c, what, func(api *client.Client) (v1.Acknowledgement, error) {
-			return api.SetFencing(c.Context, enable, c.String("reason"))
-		})
+func setFencing(enable bool) func(*call) (any, view, error) {
+	return func(c *call) (any, view, error) {
+		return acknowledged(c.api.SetFencing(c.ctx, enable, c.String("reason")))
 	}
 }
 
-func memberTable(members []v1.Member, wide bool) string {
-	heads := []string{"NAME", "ROLES", "ADDRESS", "SERVER", "LEASE", "VERSION"}
-	if wide {
-		heads = append(heads, "CONTACT", "BEHIND", "GOSSIP", "JOINED")
+var memberTable = tableOf("NAME,ROLES,ADDRESS,SERVER,LEASE,VERSION", "CONTACT,BEHIND,GOSSIP,JOINED", func(m v1.Member) []string {
+	contact := ""
+	if m.Server && !m.Leader {
+		contact = (time.Duration(m.Contact * float64(time.Second))).Round(time.Millisecond).String()
 	}
-	tab := newTable(heads...)
-	for _, m := range members {
-		row := []string{m.Name, roles(m.Server, m.Agent), m.Address, serverText(m), m.Lease, m.Version}
-		if wide {
-			contact := ""
-			if m.Server && !m.Leader {
-				contact = (time.Duration(m.Contact * float64(time.Second))).Round(time.Millisecond).String()
-			}
-			row = append(row, contact, fmt.Sprint(m.Behind), m.Gossip, stamp(m.JoinedAt))
-		}
-		tab.row(row...)
-	}
-	return tab.String()
-}
+	return []string{m.Name, roles(m.Server, m.Agent), m.Address, serverText(m), m.Lease, m.Version, contact, fmt.Sprint(m.Behind), m.Gossip, stamp(m.JoinedAt)}
+})
 
 func roles(server, agent bool) string {
 	switch {
@@ -335,16 +280,16 @@ func (t *tool) snapshotCommand() *cli.Command {
 		Description: "Servers save snapshots by themselves too: see snapshots in vcd.yaml(5).",
 		Subcommands: []*cli.Command{
 			{
-				Name: "save", Usage: "save the state to a file", ArgsUsage: "FILE", Action: t.snapshotSave,
+				Name: "save", Usage: "save the state to a file", ArgsUsage: "FILE", Action: t.action(snapshotSave),
 				Description: "With all that was acknowledged before. It holds cloud-init data and hashes of tokens: keep it like a secret.\n\n" +
 					"Example: vcctl cluster snapshot save before-upgrade.snap",
 			},
 			{
-				Name: "inspect", Usage: "check a saved snapshot and say what is in it", ArgsUsage: "FILE", Action: t.snapshotInspect,
+				Name: "inspect", Usage: "check a saved snapshot and say what is in it", ArgsUsage: "FILE", Action: t.offline(snapshotInspect),
 				Description: "Needs no server.\n\nExample: vcctl cluster snapshot inspect before-upgrade.snap",
 			},
 			{
-				Name: "restore", Usage: "put a saved state in force on all servers", ArgsUsage: "FILE", Action: t.snapshotRestore,
+				Name: "restore", Usage: "put a saved state in force on all servers", ArgsUsage: "FILE", Action: t.offline(snapshotRestore),
 				Description: "Changes since it was saved are lost. Then nothing starts or stops until every host that it knows has sent its inventory;\n" +
 					"`vcctl host confirm-dead` names one that never will. The cluster may not know a host that joined after the snapshot was saved,\n" +
 					"and the host may run VMs of the snapshot: name it with --wait-for, or turn it off before.\n\nExample: vcctl cluster snapshot restore --yes before-upgrade.snap",
@@ -358,20 +303,27 @@ func (t *tool) snapshotCommand() *cli.Command {
 	}
 }
 
-func (t *tool) snapshotSave(c *cli.Context) error {
-	path, err := name(c, "FILE")
+func snapshotSave(c *call) error {
+	if err := newFile(c.name, "save the snapshot", func(f *os.File) error {
+		_, err := c.api.SaveSnapshot(c.ctx, f)
+		return err
+	}); err != nil {
+		return err
+	}
+	s, err := inspectSnapshot(c.name)
 	if err != nil {
 		return err
 	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
+	return c.print(s, func(bool) string { return "Saved to " + c.name + ".\n" + snapshotText(s) })
+}
+
+// newFile writes a file that must not exist yet, and that its owner alone may read.
+func newFile(path, what string, write func(*os.File) error) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("save the snapshot: %w", err)
+		return doing(err, "%s", what)
 	}
-	_, err = api.SaveSnapshot(c.Context, f)
+	err = write(f)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -379,55 +331,42 @@ func (t *tool) snapshotSave(c *cli.Context) error {
 		err = closed
 	}
 	if err != nil {
-		_ = os.Remove(path) // half a snapshot is none
-		return doing(err, "saving the snapshot")
+		_ = os.Remove(path) // half a file is none
 	}
-	s, err := inspectSnapshot(path)
-	if err != nil {
-		return err
-	}
-	return t.print(c, s, func(bool) string { return "Saved to " + path + ".\n" + snapshotText(s) })
+	return doing(err, "%s", what)
 }
 
-func (t *tool) snapshotInspect(c *cli.Context) error {
-	path, err := name(c, "FILE")
+func snapshotInspect(c *call) error {
+	s, err := inspectSnapshot(c.name)
 	if err != nil {
 		return err
 	}
-	s, err := inspectSnapshot(path)
-	if err != nil {
-		return err
-	}
-	return t.print(c, s, func(bool) string { return snapshotText(s) })
+	return c.print(s, func(bool) string { return snapshotText(s) })
 }
 
-func (t *tool) snapshotRestore(c *cli.Context) error {
-	path, err := name(c, "FILE")
-	if err != nil {
-		return err
-	}
-	s, err := inspectSnapshot(path)
+func snapshotRestore(c *call) error {
+	s, err := inspectSnapshot(c.name)
 	if err != nil {
 		return err
 	}
 	if !c.Bool("yes") {
-		return t.print(c, s, func(bool) string {
+		return c.print(s, func(bool) string {
 			return snapshotText(s) + "Nothing was changed. Say --yes to put it in force: what was changed since is forgotten. Name hosts that joined since with --wait-for.\n"
 		})
 	}
-	api, err := t.client(c)
+	api, err := c.t.client(c.Context)
 	if err != nil {
 		return err
 	}
-	b, err := os.ReadFile(path)
+	b, err := os.ReadFile(c.name)
 	if err != nil {
 		return fmt.Errorf("restore the snapshot: %w", err)
 	}
-	s, err = api.RestoreSnapshot(c.Context, b, c.Bool("foreign"), c.StringSlice("wait-for")...)
+	s, err = api.RestoreSnapshot(c.ctx, b, c.Bool("foreign"), c.StringSlice("wait-for")...)
 	if err != nil {
 		return doing(err, "restoring the snapshot")
 	}
-	return t.print(c, s, func(bool) string {
+	return c.print(s, func(bool) string {
 		return "Restored.\n" + snapshotText(s) + "Nothing is started or stopped until every host has said what it runs: vcctl cluster status shows whom it waits for.\n"
 	})
 }

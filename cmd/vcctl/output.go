@@ -16,7 +16,6 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
-	"evenkeel/api/client"
 	"evenkeel/api/v1"
 )
 
@@ -88,58 +87,66 @@ const refreshEvery = time.Second
 var watchFlag = &cli.BoolFlag{Name: "watch", Aliases: []string{"w"}, Usage: "go on and print every change, until ^C"}
 
 // show reads something and prints it; with -w it prints it again whenever it
-// has changed. On a terminal it is redrawn in place. With -w show waits for a server that
-// goes away meanwhile.
-func (t *tool) show(c *cli.Context, read func(context.Context) (any, func(wide bool) string, error)) error {
+// has changed. On a terminal it is redrawn in place.
+func (t *tool) show(c *cli.Context, read func(context.Context) (any, view, error)) error {
 	f, err := format(c)
 	if err != nil {
 		return err
 	}
-	last, away, redraw := "", false, isTerminal(t.out)
-	for {
-		s := last
+	last, redraw, watch := "", isTerminal(t.out), c.Bool("watch")
+	look := func(back bool) error {
 		value, text, err := read(c.Context)
-		switch {
-		case err == nil:
-			if s, err = render(f, value, text); err != nil {
-				return err
-			}
-			if away && redraw {
-				last = "" // what was said below it goes
-			}
-			away = false
-		case c.Bool("watch") && errors.Is(err, context.Canceled):
-			return nil
-		case c.Bool("watch") && last != "" && statusOf(err) == statusUnreachable:
-			if !away {
-				t.say("vcctl: %s; trying again\n", err)
-			}
-			away = true
-		default:
+		if err != nil {
 			return err
 		}
-		if s != last {
-			switch {
-			case !c.Bool("watch"):
-			case redraw:
-				t.printf("\x1b[H\x1b[2J")
-			case last != "" && (f == formatTable || f == formatWide):
-				t.printf("\n")
-			case last != "" && f == formatYAML:
-				t.printf("---\n")
-			}
-			if err := t.write(s); err != nil {
-				return err
-			}
-			last = s
+		s, err := render(f, value, text)
+		if err != nil {
+			return err
 		}
-		if !c.Bool("watch") {
+		if back && redraw {
+			last = "" // what was said below it goes
+		}
+		if s == last {
 			return nil
+		}
+		switch {
+		case !watch:
+		case redraw:
+			t.printf("\x1b[H\x1b[2J")
+		case last != "" && (f == formatTable || f == formatWide):
+			t.printf("\n")
+		case last != "" && f == formatYAML:
+			t.printf("---\n")
+		}
+		last = s
+		return t.write(s)
+	}
+	if !watch {
+		return look(false)
+	}
+	return t.poll(c.Context, refreshEvery, look)
+}
+
+// poll looks again and again, until ^C. A server that goes away meanwhile is waited for; back says that it was away.
+func (t *tool) poll(ctx context.Context, every time.Duration, look func(back bool) error) error {
+	answered, away := false, false
+	for {
+		err := look(away)
+		switch {
+		case err == nil:
+			answered, away = true, false
+		case errors.Is(err, context.Canceled):
+			return nil
+		case !answered || statusOf(err) != statusUnreachable:
+			return err
+		case !away:
+			t.say("vcctl: %s; trying again\n", err)
+			away = true
 		}
 		select {
-		case <-c.Context.Done():
+		case <-ctx.Done():
 			return nil
-		case <-time.After(refreshEvery):
+		case <-time.After(every):
 		}
 	}
 }
@@ -181,6 +188,34 @@ func (t *textTable) row(cells ...string) {
 }
 
 func (t *textTable) String() string { return t.w.Render() + "\n" }
+
+// listView is a list as text. With -o wide it says more.
+type listView[T any] func(all []T, wide bool) string
+
+// tableOf describes a table: its heads, separated by commas, those that -o wide adds, and the cells below all of them.
+func tableOf[T any](heads, wider string, cells func(T) []string) listView[T] {
+	narrow := strings.Split(heads, ",")
+	full := narrow
+	if wider != "" {
+		full = strings.Split(heads+","+wider, ",")
+	}
+	return func(all []T, wide bool) string {
+		shown := narrow
+		if wide {
+			shown = full
+		}
+		tab := newTable(shown...)
+		for _, x := range all {
+			tab.row(cells(x)[:len(shown)]...)
+		}
+		return tab.String()
+	}
+}
+
+// answer is a list that the server answered with, for a command's ask.
+func (l listView[T]) answer(all []T, err error) (any, view, error) {
+	return items(all), func(wide bool) string { return l(all, wide) }, err
+}
 
 // fields is a block of "name: value" lines; empty values are left out.
 func fields(pairs ...string) string {
@@ -226,57 +261,6 @@ func stamp(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format("2006-01-02 15:04:05Z")
-}
-
-// listing is the action of a command that lists: read what there is, show it as
-// a table or as the REST API has it.
-func listing[T any](t *tool, what string, read func(context.Context, *client.Client, *cli.Context) ([]T, error), table func([]T, bool) string) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		if _, err := names(c); err != nil {
-			return err
-		}
-		api, err := t.client(c)
-		if err != nil {
-			return err
-		}
-		return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
-			all, err := read(ctx, api, c)
-			return items(all), func(wide bool) string { return table(all, wide) }, doing(err, "listing "+what)
-		})
-	}
-}
-
-// getting is the action of a command that shows one thing. The text includes the VMs
-// that belong to it, if vms is given.
-func getting[T any](t *tool, what, argument string, read func(*client.Client, context.Context, string, ...client.Option) (T, error),
-	vms func(context.Context, *client.Client, string) ([]v1.VM, error), text func(T, []v1.VM, bool) string) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		name, err := name(c, argument)
-		if err != nil {
-			return err
-		}
-		f, err := format(c)
-		if err != nil {
-			return err
-		}
-		api, err := t.client(c)
-		if err != nil {
-			return err
-		}
-		return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
-			it, err := read(api, ctx, name)
-			if err != nil {
-				return nil, nil, doing(err, "getting %s %s", what, name)
-			}
-			var its []v1.VM
-			if vms != nil && (f == formatTable || f == formatWide) {
-				if its, err = vms(ctx, api, name); err != nil {
-					return nil, nil, err
-				}
-			}
-			return it, func(wide bool) string { return text(it, its, wide) }, nil
-		})
-	}
 }
 
 func items[T any](in []T) v1.List[T] {

@@ -1,20 +1,18 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
-	"evenkeel/api/client"
 	"evenkeel/api/v1"
 )
 
 var listLimitFlag = &cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Value: 100, Usage: "at most so many of the newest, 1 to 1000"}
 
-func listLimit(c *cli.Context) (int, error) {
+func listLimit(c *call) (int, error) {
 	n := c.Int("limit")
 	if n < 1 || n > 1000 {
 		return 0, usage("--limit must be from 1 to 1000")
@@ -28,154 +26,83 @@ func (t *tool) planCommand() *cli.Command {
 		Description: "A plan is an ordered list of live migrations, recorded before the first of them begins.",
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list plans of moves, the newest last", ArgsUsage: " ", Action: t.planList,
+				Name: "list", Usage: "list plans of moves, the newest last", ArgsUsage: " ", Action: t.ask("listing plans", planList),
 				Description: "Example: vcctl plan list --state running",
 				Flags:       []cli.Flag{watchFlag, listLimitFlag, &cli.StringFlag{Name: "state", Usage: "only those that are proposed, running, done, failed, stopped or superseded"}},
 			},
 			{
-				Name: "get", Usage: "show one plan with its moves; with -w, how far they are", ArgsUsage: "ID", Flags: []cli.Flag{watchFlag}, Action: t.planGet,
+				Name: "get", Usage: "show one plan with its moves; with -w, how far they are", ArgsUsage: "ID", Flags: []cli.Flag{watchFlag}, Action: t.ask("getting plan %s", planGet),
 				Description: "Example: vcctl plan get 01JD3Y2T6M5W -w",
 			},
 			{
-				Name: "apply", Usage: "carry out a plan that was proposed", ArgsUsage: "ID", Action: t.planApply,
+				Name: "apply", Usage: "carry out a plan that was proposed", ArgsUsage: "ID", Action: t.action(planApply),
 				Description: "The plan is checked again first: if the cluster has moved on so that it is no longer valid, nothing is changed (exit\n" +
 					"status 5), and a new one has to be made.\n\nExample: vcctl plan apply 01JD3Y2T6M5W --wait",
 				Flags: changeFlags(),
 			},
 			{
-				Name: "stop", Usage: "begin no further move of a plan", ArgsUsage: "ID", Action: t.planStop, Flags: []cli.Flag{&cli.BoolFlag{Name: "dry-run", Usage: "check and change nothing"}},
+				Name: "stop", Usage: "begin no further move of a plan", ArgsUsage: "ID", Action: t.ask("stopping plan %s", planStop), Flags: []cli.Flag{checkFlag},
 				Description: "Moves that are under way end; `vcctl migration abort` ends one sooner. Nothing is moved back.\n\nExample: vcctl plan stop 01JD3Y2T6M5W",
 			},
 		},
 	}
 }
 
-func (t *tool) planList(c *cli.Context) error {
-	if _, err := names(c); err != nil {
-		return err
-	}
+func planList(c *call) (any, view, error) {
 	limit, err := listLimit(c)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
-		all, err := api.Plans(ctx, c.String("state"), limit)
-		return items(all), func(wide bool) string { return planTable(all, wide) }, doing(err, "listing plans")
-	})
+	return planTable.answer(c.api.Plans(c.ctx, c.String("state"), limit))
 }
 
-func planTable(plans []v1.Plan, wide bool) string {
-	heads := []string{"ID", "KIND", "STATE", "MOVES", "BYTES", "SENT", "MIN YIELD", "CREATED"}
-	if wide {
-		heads = append(heads, "TIME", "AT MOST", "BY", "REASON")
+var planTable = tableOf("ID,KIND,STATE,MOVES,BYTES,SENT,MIN YIELD,CREATED", "TIME,AT MOST,BY,REASON", func(p v1.Plan) []string {
+	kind := p.Kind
+	if p.Host != "" {
+		kind += " " + p.Host
 	}
-	tab := newTable(heads...)
-	for _, p := range plans {
-		done := 0
-		for _, m := range p.Moves {
-			if m.State == "done" {
-				done++
-			}
+	return []string{p.ID, kind, p.State, fmt.Sprintf("%d/%d", movesIn(p, "done"), len(p.Moves)), p.Bytes.Short(), p.BytesMoved.Short(),
+		yield(p.MinYieldBefore) + " -> " + yield(p.MinYieldAfter), stamp(p.CreatedAt), took(p.Seconds), atMost(p.BytesBudget), p.By, p.Reason}
+})
+
+// movesIn a state.
+func movesIn(p v1.Plan, state string) (n int) {
+	for _, m := range p.Moves {
+		if m.State == state {
+			n++
 		}
-		kind := p.Kind
-		if p.Host != "" {
-			kind += " " + p.Host
-		}
-		row := []string{p.ID, kind, p.State, fmt.Sprintf("%d/%d", done, len(p.Moves)), p.Bytes.Short(), p.BytesMoved.Short(),
-			yield(p.MinYieldBefore) + " -> " + yield(p.MinYieldAfter), stamp(p.CreatedAt)}
-		if wide {
-			top := "no bound"
-			if p.BytesBudget != nil {
-				top = p.BytesBudget.Short()
-			}
-			row = append(row, took(p.Seconds), top, p.By, p.Reason)
-		}
-		tab.row(row...)
 	}
-	return tab.String()
+	return n
 }
 
-func (t *tool) planGet(c *cli.Context) error {
-	id, err := name(c, "ID")
-	if err != nil {
-		return err
+// atMost so many bytes are sent; nil: no bound.
+func atMost(budget *v1.Size) string {
+	if budget == nil {
+		return "no bound"
 	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
-		p, err := api.Plan(ctx, id)
-		if err != nil {
-			return nil, nil, doing(err, "getting plan %s", id)
-		}
-		var its []v1.Migration
-		if p.State == "running" {
-			if its, err = api.Migrations(ctx, id, "", "running", 0); err != nil {
-				return nil, nil, doing(err, "listing the migrations of plan %s", id)
-			}
-		}
-		return p, func(wide bool) string { return planText(p, its, wide) }, nil
-	})
+	return budget.Short()
 }
 
-func (t *tool) planApply(c *cli.Context) error {
-	id, err := name(c, "ID")
-	if err != nil {
-		return err
+func planGet(c *call) (any, view, error) {
+	p, err := c.api.Plan(c.ctx, c.name)
+	var its []v1.Migration
+	if err == nil && p.State == "running" {
+		its, err = c.api.Migrations(c.ctx, c.name, "", "running", 0)
 	}
-	opts, err := options(c)
-	if err != nil {
-		return err
-	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	r, err := api.ApplyPlan(c.Context, id, opts...)
-	if err != nil {
-		return doing(err, "applying plan %s", id)
-	}
-	return t.concludePlan(c, api, r)
+	return p, func(wide bool) string { return planText(p, its, wide) }, err
 }
 
-func (t *tool) planStop(c *cli.Context) error {
-	id, err := name(c, "ID")
+func planApply(c *call) error {
+	r, err := c.api.ApplyPlan(c.ctx, c.name, c.opts...)
 	if err != nil {
-		return err
+		return doing(err, "applying plan %s", c.name)
 	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	p, err := api.StopPlan(c.Context, id, dryRun(c)...)
-	if err != nil {
-		return doing(err, "stopping plan %s", id)
-	}
-	return t.print(c, p, func(bool) string {
-		if c.Bool("dry-run") {
-			return fmt.Sprintf("Dry run: nothing was changed; plan %s is %s.\n", p.ID, p.State)
-		}
-		under := 0
-		for _, m := range p.Moves {
-			if m.State == "moving" {
-				under++
-			}
-		}
-		return fmt.Sprintf("Plan %s is %s: no further move of it begins; %d under way.\n", p.ID, p.State, under)
-	})
+	return concludePlan(c, r)
 }
 
-// dryRun is the option of a change that only has that one.
-func dryRun(c *cli.Context) []client.Option {
-	if c.Bool("dry-run") {
-		return []client.Option{client.DryRun()}
-	}
-	return nil
+func planStop(c *call) (any, view, error) {
+	p, err := c.api.StopPlan(c.ctx, c.name, c.opts...)
+	return p, c.changed("; plan "+p.ID+" is "+p.State, fmt.Sprintf("Plan %s is %s: no further move of it begins; %d under way.", p.ID, p.State, movesIn(p, "moving"))), err
 }
 
 func (t *tool) migrationCommand() *cli.Command {
@@ -184,7 +111,7 @@ func (t *tool) migrationCommand() *cli.Command {
 		Description: "A migration is one move of a plan, from the moment it is recorded on.",
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list migrations, the newest last; with -w, how far they are", ArgsUsage: " ", Action: t.migrationList,
+				Name: "list", Usage: "list migrations, the newest last; with -w, how far they are", ArgsUsage: " ", Action: t.ask("listing migrations", migrationList),
 				Description: "Example: vcctl migration list --state running -w",
 				Flags: []cli.Flag{watchFlag, listLimitFlag,
 					&cli.StringFlag{Name: "plan", Usage: "only those of the plan `ID`"},
@@ -193,12 +120,12 @@ func (t *tool) migrationCommand() *cli.Command {
 			},
 			{
 				Name: "get", Usage: "show one migration; with -w, how far it is", ArgsUsage: "ID", Flags: []cli.Flag{watchFlag},
-				Action:      getting(t, "migration", "ID", (*client.Client).Migration, nil, func(m v1.Migration, _ []v1.VM, _ bool) string { return migrationText(m) }),
+				Action:      t.ask("getting migration %s", migrationGet),
 				Description: "Example: vcctl migration get 01JD3Y2T6M5W",
 			},
 			{
-				Name: "abort", Usage: "end a migration; the VM stays where it is", ArgsUsage: "ID", Action: t.migrationAbort,
-				Flags: []cli.Flag{&cli.BoolFlag{Name: "dry-run", Usage: "check and change nothing"}},
+				Name: "abort", Usage: "end a migration; the VM stays where it is", ArgsUsage: "ID", Action: t.ask("aborting migration %s", migrationAbort),
+				Flags: []cli.Flag{checkFlag},
 				Description: "What it has sent counts against the plan's bytes all the same, and the plan goes on with what it can. `vcctl plan stop` ends\n" +
 					"the plan. A guest that runs on the target already (post-copy) cannot be brought back.\n\nExample: vcctl migration abort 01JD3Y2T6M5W",
 			},
@@ -206,46 +133,30 @@ func (t *tool) migrationCommand() *cli.Command {
 	}
 }
 
-func (t *tool) migrationList(c *cli.Context) error {
-	if _, err := names(c); err != nil {
-		return err
-	}
+func migrationList(c *call) (any, view, error) {
 	limit, err := listLimit(c)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
-		all, err := api.Migrations(ctx, c.String("plan"), c.String("vm"), c.String("state"), limit)
-		return items(all), func(wide bool) string { return migrationTable(all, wide) }, doing(err, "listing migrations")
-	})
+	return migrationTable.answer(c.api.Migrations(c.ctx, c.String("plan"), c.String("vm"), c.String("state"), limit))
 }
 
-func migrationTable(all []v1.Migration, wide bool) string {
-	heads := []string{"ID", "VM", "FROM", "TO", "STATE", "SENT", "AT MOST", "RATE", "ETA", "DOWNTIME"}
-	if wide {
-		heads = append(heads, "BEGUN", "ENDED", "PLAN", "WHY")
+var migrationTable = tableOf("ID,VM,FROM,TO,STATE,SENT,AT MOST,RATE,ETA,DOWNTIME", "BEGUN,ENDED,PLAN,WHY", func(m v1.Migration) []string {
+	rate, eta := pace(m.Progress)
+	return []string{m.ID, m.VM, m.From, m.To, m.State, m.BytesMoved.Short(), atMost(m.BytesBudget), rate, eta, downtime(m),
+		stamp(m.OpenedAt), stamp(m.EndedAt), m.Plan, migrationWhy(m)}
+})
+
+func downtime(m v1.Migration) string {
+	if m.DowntimeMs <= 0 {
+		return ""
 	}
-	tab := newTable(heads...)
-	for _, m := range all {
-		top, down := "no bound", ""
-		if m.BytesBudget != nil {
-			top = m.BytesBudget.Short()
-		}
-		if m.DowntimeMs > 0 {
-			down = strconv.FormatInt(m.DowntimeMs, 10) + "ms"
-		}
-		rate, eta := pace(m.Progress)
-		row := []string{m.ID, m.VM, m.From, m.To, m.State, m.BytesMoved.Short(), top, rate, eta, down}
-		if wide {
-			row = append(row, stamp(m.OpenedAt), stamp(m.EndedAt), m.Plan, migrationWhy(m))
-		}
-		tab.row(row...)
-	}
-	return tab.String()
+	return strconv.FormatInt(m.DowntimeMs, 10) + "ms"
+}
+
+func migrationGet(c *call) (any, view, error) {
+	m, err := c.api.Migration(c.ctx, c.name)
+	return m, func(bool) string { return migrationText(m) }, err
 }
 
 func migrationWhy(m v1.Migration) string {
@@ -272,10 +183,7 @@ func migrationText(m v1.Migration) string {
 			how = append(how, o.text)
 		}
 	}
-	down, progress := "", ""
-	if m.DowntimeMs > 0 {
-		down = strconv.FormatInt(m.DowntimeMs, 10) + "ms"
-	}
+	progress := ""
 	if p := m.Progress; p != nil {
 		rate, eta := pace(p)
 		progress = fmt.Sprintf("%s left, %s, the guest changes %s/s, there in %s", p.Remaining.Short(), seen(rate, rate == ""), v1.Size(max(0, p.Dirty)).Short(), eta)
@@ -287,26 +195,10 @@ func migrationText(m v1.Migration) string {
 		}
 	}
 	return fields("Migration", m.ID, "VM", m.VM, "State", m.State, "From", m.From, "To", m.To, "Why", m.Reason, "Error", m.Error, "Aborted because", m.Abort,
-		"Bytes", bytes, "Progress", progress, "Downtime", down, "How", strings.Join(how, ", "), "Begun", stamp(m.OpenedAt), "Ended", stamp(m.EndedAt), "Plan", m.Plan)
+		"Bytes", bytes, "Progress", progress, "Downtime", downtime(m), "How", strings.Join(how, ", "), "Begun", stamp(m.OpenedAt), "Ended", stamp(m.EndedAt), "Plan", m.Plan)
 }
 
-func (t *tool) migrationAbort(c *cli.Context) error {
-	id, err := name(c, "ID")
-	if err != nil {
-		return err
-	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	m, err := api.AbortMigration(c.Context, id, dryRun(c)...)
-	if err != nil {
-		return doing(err, "aborting migration %s", id)
-	}
-	return t.print(c, m, func(bool) string {
-		if c.Bool("dry-run") {
-			return fmt.Sprintf("Dry run: nothing was changed; migration %s is %s.\n", m.ID, m.State)
-		}
-		return fmt.Sprintf("%s is to stay on %s; watch it with: vcctl migration get %s -w\n", m.VM, m.From, m.ID)
-	})
+func migrationAbort(c *call) (any, view, error) {
+	m, err := c.api.AbortMigration(c.ctx, c.name, c.opts...)
+	return m, c.changed("; migration "+m.ID+" is "+m.State, fmt.Sprintf("%s is to stay on %s; watch it with: vcctl migration get %s -w", m.VM, m.From, m.ID)), err
 }

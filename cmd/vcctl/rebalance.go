@@ -8,13 +8,12 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"evenkeel/api/client"
 	"evenkeel/api/v1"
 )
 
 func (t *tool) rebalanceCommand() *cli.Command {
 	return &cli.Command{
-		Name: "rebalance", Usage: "move VMs so that the least yield grows, within a bound on the bytes sent", ArgsUsage: " ", Action: t.rebalance,
+		Name: "rebalance", Usage: "move VMs so that the least yield grows, within a bound on the bytes sent", ArgsUsage: " ", Action: t.action(rebalance),
 		Description: "Prints the plan: the bytes and seconds it takes, the minimum and average yield before and after it, and each move with its\n" +
 			"reason. The moves never send more than --max-bytes, aborted ones included. Where no move is worth it, it says so, with the\n" +
 			"figures (exit status 0). --curve prints how much yield how many bytes buy, and changes nothing.\n\n" +
@@ -42,15 +41,8 @@ func maxBytes(c *cli.Context) (*v1.Bound, error) {
 	return &b, nil
 }
 
-func (t *tool) rebalance(c *cli.Context) error {
-	if _, err := names(c); err != nil {
-		return err
-	}
-	opts, err := options(c)
-	if err != nil {
-		return err
-	}
-	bound, err := maxBytes(c)
+func rebalance(c *call) error {
+	bound, err := maxBytes(c.Context)
 	if err != nil {
 		return err
 	}
@@ -58,36 +50,27 @@ func (t *tool) rebalance(c *cli.Context) error {
 		if c.Bool("wait") || bound != nil {
 			return usage("--curve changes nothing and is for all bytes: leave --wait and --max-bytes out")
 		}
-		return t.curve(c)
+		points, err := c.api.Curve(c.ctx)
+		if err != nil {
+			return doing(err, "asking for the curve of yield by bytes")
+		}
+		return c.print(items(points), func(wide bool) string { return curveText(points, wide) })
 	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	r, err := api.Rebalance(c.Context, v1.RebalanceRequest{MaxBytes: bound, Reason: c.String("reason")}, opts...)
+	r, err := c.api.Rebalance(c.ctx, v1.RebalanceRequest{MaxBytes: bound, Reason: c.String("reason")}, c.opts...)
 	if err != nil {
 		return doing(err, "re-balancing")
 	}
-	return t.concludePlan(c, api, r)
+	return concludePlan(c, r)
 }
 
 // concludePlan shows what became of a plan, after waiting for it if that was asked for.
-func (t *tool) concludePlan(c *cli.Context, api *client.Client, r v1.PlanResult) error {
-	if r.DryRun || r.Operation == nil || !c.Bool("wait") {
-		return t.print(c, r, func(wide bool) string { return planResultText(r, wide) })
-	}
-	op, err := t.await(c, api, *r.Operation)
-	if err != nil {
-		return err
-	}
-	r.Operation = &op
-	if p, err := api.Plan(c.Context, r.Plan.ID); err == nil {
-		r.Plan = p
-	}
-	if err := t.print(c, r, func(wide bool) string { return planResultText(r, wide) }); err != nil {
-		return err
-	}
-	return outcome(op)
+func concludePlan(c *call, r v1.PlanResult) error {
+	return c.conclude(&r, r.Operation, func(wide bool) string { return planResultText(r, wide) }, func(op v1.Operation) {
+		r.Operation = &op
+		if p, err := c.api.Plan(c.ctx, r.Plan.ID); err == nil {
+			r.Plan = p
+		}
+	})
 }
 
 // planResultText is the plan, and what comes of it.
@@ -222,23 +205,7 @@ func moveWhy(m v1.Move) string {
 }
 
 func numbers(in []int) string {
-	out := make([]string, len(in))
-	for i, n := range in {
-		out[i] = strconv.Itoa(n)
-	}
-	return strings.Join(out, ",")
-}
-
-func (t *tool) curve(c *cli.Context) error {
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	points, err := api.Curve(c.Context)
-	if err != nil {
-		return doing(err, "asking for the curve of yield by bytes")
-	}
-	return t.print(c, items(points), func(wide bool) string { return curveText(points, wide) })
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(in), "[]"), " ", ",")
 }
 
 // curveRows is how many points of a curve are shown, unless all are asked for.
@@ -259,11 +226,9 @@ func curveText(points []v1.CurvePoint, wide bool) string {
 			shown = append(shown, points[i*(n-1)/(curveRows-1)])
 		}
 	}
-	tab := newTable("BYTES", "MIN YIELD", "")
-	for _, p := range shown {
-		tab.row(p.Bytes.Short(), yield(p.MinYield), strings.Repeat("#", min(barWidth, max(0, int(p.MinYield*barWidth+0.5)))))
-	}
-	text := tab.String()
+	text := tableOf("BYTES,MIN YIELD,", "", func(p v1.CurvePoint) []string {
+		return []string{p.Bytes.Short(), yield(p.MinYield), strings.Repeat("#", min(barWidth, max(0, int(p.MinYield*barWidth+0.5))))}
+	})(shown, wide)
 	if len(shown) < len(points) {
 		text += fmt.Sprintf("%d of %d points; -o wide shows all.\n", len(shown), len(points))
 	}

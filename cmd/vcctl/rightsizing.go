@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,25 +16,16 @@ func (t *tool) rightsizingCommand() *cli.Command {
 		Description: "What VMs are given whose needs are estimated. It is switched by the cluster's settings: rightsizing.mode is off, shadow\n" +
 			"(it is only shown what would be) or on.",
 		Subcommands: []*cli.Command{{
-			Name: "status", Usage: "what is reclaimed or would be, what went wrong or would have, and which VMs are excluded", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: t.rightsizingStatus,
+			Name: "status", Usage: "what is reclaimed or would be, what went wrong or would have, and which VMs are excluded", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: t.ask("getting what rightsizing does", rightsizingStatus),
 			Description: "In the shadow all VMs that run are shown as if their needs were estimated. With -o wide hour by hour, and with every VM.\n\n" +
 				"Example: vcctl rightsizing status -o wide",
 		}},
 	}
 }
 
-func (t *tool) rightsizingStatus(c *cli.Context) error {
-	if _, err := names(c); err != nil {
-		return err
-	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	return t.show(c, func(ctx context.Context) (any, func(bool) string, error) {
-		s, err := api.Rightsizing(ctx)
-		return s, func(wide bool) string { return rightsizingText(s, wide) }, doing(err, "getting what rightsizing does")
-	})
+func rightsizingStatus(c *call) (any, view, error) {
+	s, err := c.api.Rightsizing(c.ctx)
+	return s, func(wide bool) string { return rightsizingText(s, wide) }, err
 }
 
 // maxRecommendationRows of VMs that nothing is wrong with are shown if -o wide is not asked for.
@@ -44,10 +34,10 @@ const maxRecommendationRows = 20
 func rightsizingText(s v1.Rightsizing, wide bool) string {
 	text := fields(rightsizingPairs(s)...)
 	if wide && len(s.Hours) > 0 {
-		text += "\n" + hoursTable(s.Hours)
+		text += "\n" + hoursTable(s.Hours, wide)
 	}
 	if wide && len(s.Admission.Hosts) > 0 {
-		text += "\n" + headroomTable(s.Admission.Hosts)
+		text += "\n" + headroomTable(s.Admission.Hosts, wide)
 	}
 	if len(s.VMs) > 0 {
 		text += "\n" + recommendationsTable(s.VMs, wide)
@@ -115,14 +105,10 @@ func (s hoursSum) share(minutes float64) string {
 	return fmt.Sprintf("%.0f of %.0f VM-minutes (%.2f%%)", minutes, s.vms, 100*minutes/s.vms)
 }
 
-func hoursTable(hours []v1.RightsizingHour) string {
-	tab := newTable("HOUR", "MODE", "MINUTES", "CPU", "MEMORY", "SHORT OF CPU", "SHORT OF MEMORY", "WORST", "PREEMPTED")
-	for _, h := range hours {
-		tab.row(stamp(h.From), h.Mode, fmt.Sprintf("%.0f", h.Minutes), cores(h.Reclaimed.CPU), h.Reclaimed.Memory.Short(), fmt.Sprintf("%.0f min", h.ShortCPU), fmt.Sprintf("%.0f min", h.ShortMemory),
-			seen(h.WorstVM, h.WorstVM == ""), strconv.Itoa(h.Preempted))
-	}
-	return tab.String()
-}
+var hoursTable = tableOf("HOUR,MODE,MINUTES,CPU,MEMORY,SHORT OF CPU,SHORT OF MEMORY,WORST,PREEMPTED", "", func(h v1.RightsizingHour) []string {
+	return []string{stamp(h.From), h.Mode, fmt.Sprintf("%.0f", h.Minutes), cores(h.Reclaimed.CPU), h.Reclaimed.Memory.Short(), fmt.Sprintf("%.0f min", h.ShortCPU),
+		fmt.Sprintf("%.0f min", h.ShortMemory), h.WorstVM, strconv.Itoa(h.Preempted)}
+})
 
 // recommendationsTable lists VMs; unless wide, not all of those that nothing is wrong with.
 func recommendationsTable(vms []v1.RightsizedVM, wide bool) string {
@@ -181,18 +167,11 @@ func admissionPairs(a v1.Admission) []string {
 }
 
 // headroomTable is what hosts have for new VMs.
-func headroomTable(hosts []v1.HostHeadroom) string {
-	tab := newTable("HOST", "NEEDED", "COUNTS AS", "ROOM BY ESTIMATES", "SAYS ITSELF", "ROOM")
+var headroomTable = tableOf("HOST,NEEDED,COUNTS AS,ROOM BY ESTIMATES,SAYS ITSELF,ROOM", "", func(h v1.HostHeadroom) []string {
 	both := func(r v1.Resources) string { return cores(r.CPU) + ", " + r.Memory.Short() }
-	for _, h := range hosts {
-		says := "-"
-		switch w := h.Available; {
-		case h.Ignored != "":
-			says = h.Ignored
-		case w != nil:
-			says = cores(w.CPU) + ", " + w.Memory.Short()
-		}
-		tab.row(h.Host, both(h.Needs), both(h.CountAs), both(h.Estimated), says, both(h.Headroom))
+	says := h.Ignored
+	if w := h.Available; says == "" && w != nil {
+		says = cores(w.CPU) + ", " + w.Memory.Short()
 	}
-	return tab.String()
-}
+	return []string{h.Host, both(h.Needs), both(h.CountAs), both(h.Estimated), says, both(h.Headroom)}
+})

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"github.com/guptarohit/asciigraph"
 	"github.com/urfave/cli/v2"
 
-	"evenkeel/api/client"
 	"evenkeel/api/v1"
 )
 
@@ -38,33 +36,40 @@ const (
 	plotHeight = 8
 )
 
+// vmGet shows a VM, or with --history what it used.
 func (t *tool) vmGet(c *cli.Context) error {
-	if !c.Bool("history") {
-		for _, f := range []string{"resource", "resolution", "since"} {
-			if c.IsSet(f) {
-				return usage("--%s goes with --history", f)
-			}
-		}
-		return getting(t, "VM", "NAME", (*client.Client).VM, nil, func(vm v1.VM, _ []v1.VM, _ bool) string { return vmText(vm) })(c)
+	if c.Bool("history") {
+		return t.ask("getting what was used by VM %s", vmHistory)(c)
 	}
-	resource, err := resourceOf(c)
+	for _, f := range []string{"resource", "resolution", "since"} {
+		if c.IsSet(f) {
+			return usage("--%s goes with --history", f)
+		}
+	}
+	return t.ask("getting VM %s", func(c *call) (any, view, error) {
+		vm, err := c.api.VM(c.ctx, c.name)
+		return vm, func(bool) string { return vmText(vm) }, err
+	})(c)
+}
+
+func vmHistory(c *call) (any, view, error) {
+	resource, err := resourceOf(c.Context)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	res, known := resolutions[c.String("resolution")]
 	if !known {
-		return usage("--resolution %s: must be raw, 1m, 5m or 1h", c.String("resolution"))
+		return nil, nil, usage("--resolution %s: must be raw, 1m, 5m or 1h", c.String("resolution"))
 	}
 	since := c.Duration("since")
 	switch {
 	case !c.IsSet("since"):
 		since = historySteps * res.step
 	case since <= 0:
-		return usage("--since %s: must be more than nothing", since)
+		return nil, nil, usage("--since %s: must be more than nothing", since)
 	}
-	return getting(t, "what was used by VM", "NAME", func(api *client.Client, ctx context.Context, name string, opts ...client.Option) (v1.Samples, error) {
-		return api.Samples(ctx, name, resource, c.String("resolution"), since.String(), opts...)
-	}, nil, func(s v1.Samples, _ []v1.VM, wide bool) string { return samplesText(s, wide) })(c)
+	s, err := c.api.Samples(c.ctx, c.name, resource, c.String("resolution"), since.String())
+	return s, func(wide bool) string { return samplesText(s, wide) }, err
 }
 
 func resourceOf(c *cli.Context) (string, error) {
@@ -79,35 +84,23 @@ func samplesText(s v1.Samples, wide bool) string {
 	if len(s.Items) == 0 {
 		return fmt.Sprintf("Nothing was measured of VM %s on host %s in that time.\n", s.VM, s.Host)
 	}
-	memory := s.Resource == v1.ResourceMemory
-	heads := []string{"BEGIN", "USED", "MOST", "CAP", "THROTTLED", "CENSORED"}
-	if memory {
-		heads = []string{"BEGIN", "USED", "MOST", "BALLOON"}
-	}
-	if wide {
-		heads = append(heads, "SAMPLES")
-	}
-	tab := newTable(heads...)
-	for _, x := range s.Items {
-		row := []string{stamp(x.At), amount(s.Resource, x.Mean), amount(s.Resource, x.Max)}
-		if memory {
-			row = append(row, maybe(x.Balloon, func(v float64) string { return amount(s.Resource, v) }))
-		} else {
-			limit := maybe(x.Cap, cores)
-			if x.Cap != nil && *x.Cap == 0 {
-				limit = "none"
-			}
-			row = append(row, limit, maybe(x.Throttled, percent), maybe(x.Censored, percent))
+	unit := func(v float64) string { return amount(s.Resource, v) }
+	text := tableOf("BEGIN,USED,MOST,CAP,THROTTLED,CENSORED", "SAMPLES", func(x v1.SampleStep) []string {
+		limit := maybe(x.Cap, cores)
+		if x.Cap != nil && *x.Cap == 0 {
+			limit = "none"
 		}
-		if wide {
-			row = append(row, strconv.Itoa(x.Samples))
-		}
-		tab.row(row...)
+		return []string{stamp(x.At), unit(x.Mean), unit(x.Max), limit, maybe(x.Throttled, percent), maybe(x.Censored, percent), strconv.Itoa(x.Samples)}
+	})
+	if s.Resource == v1.ResourceMemory {
+		text = tableOf("BEGIN,USED,MOST,BALLOON", "SAMPLES", func(x v1.SampleStep) []string {
+			return []string{stamp(x.At), unit(x.Mean), unit(x.Max), maybe(x.Balloon, unit), strconv.Itoa(x.Samples)}
+		})
 	}
 	if len(s.Items) < 2 {
-		return tab.String()
+		return text(s.Items, wide)
 	}
-	return tab.String() + "\n" + samplesPlot(s)
+	return text(s.Items, wide) + "\n" + samplesPlot(s)
 }
 
 // amount of a resource with its unit left out for cores.

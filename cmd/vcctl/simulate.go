@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -14,7 +13,7 @@ import (
 
 func (t *tool) simulateCommand() *cli.Command {
 	return &cli.Command{
-		Name: "simulate", Usage: "say what would be with other hosts, other needs, other bytes; changes nothing", ArgsUsage: " ", Action: t.simulate,
+		Name: "simulate", Usage: "say what would be with other hosts, other needs, other bytes; changes nothing", ArgsUsage: " ", Action: t.ask("simulating", simulate),
 		Description: "Prints the minimum yield as it is and as it would be after the best moves, what would be refused, and the bytes it takes.\n" +
 			"--snapshot asks a saved state (vcctl cluster snapshot save) in place of the present one. --each-host thinks each host away in\n" +
 			"turn and says whether everything still fits, and at which yield; alone it changes nothing else about the cluster.\n\n" +
@@ -30,36 +29,21 @@ func (t *tool) simulateCommand() *cli.Command {
 	}
 }
 
-func (t *tool) simulate(c *cli.Context) error {
-	if _, err := names(c); err != nil {
-		return err
-	}
-	q, err := simulateRequest(c)
+func simulate(c *call) (any, view, error) {
+	q, err := simulateRequest(c.Context)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
+	switch asked := len(q.AddHosts)+len(q.RemoveHosts)+len(q.Needs) > 0 || q.MaxBytes != nil || q.Snapshot != nil; {
+	case asked && c.Bool("each-host"):
+		return nil, nil, usage("--each-host is for the cluster as it is: leave the other flags out")
+	case c.Bool("each-host"):
+		return listView[v1.FailoverRow](failoverText).answer(c.api.FailoverCapacity(c.ctx))
+	case !asked:
+		return nil, nil, usage("simulate: say what is to be simulated: --add-host, --lose, --need, --max-bytes, --snapshot or --each-host")
 	}
-	if c.Bool("each-host") {
-		if len(q.AddHosts)+len(q.RemoveHosts)+len(q.Needs) > 0 || q.MaxBytes != nil || q.Snapshot != nil {
-			return usage("--each-host is for the cluster as it is: leave the other flags out")
-		}
-		rows, err := api.FailoverCapacity(c.Context)
-		if err != nil {
-			return doing(err, "simulating the cluster without each of its hosts")
-		}
-		return t.print(c, items(rows), func(wide bool) string { return failoverText(rows, wide) })
-	}
-	if len(q.AddHosts)+len(q.RemoveHosts)+len(q.Needs) == 0 && q.MaxBytes == nil && q.Snapshot == nil {
-		return usage("simulate: say what is to be simulated: --add-host, --lose, --need, --max-bytes, --snapshot or --each-host")
-	}
-	r, err := api.Simulate(c.Context, q)
-	if err != nil {
-		return doing(err, "simulating")
-	}
-	return t.print(c, r, func(wide bool) string { return simulateText(r, wide) })
+	r, err := c.api.Simulate(c.ctx, q)
+	return r, func(wide bool) string { return simulateText(r, wide) }, err
 }
 
 func simulateRequest(c *cli.Context) (v1.SimulateRequest, error) {
@@ -83,12 +67,7 @@ func simulateRequest(c *cli.Context) (v1.SimulateRequest, error) {
 		q.Needs = append(q.Needs, n)
 	}
 	if file := c.String("snapshot"); file != "" {
-		f, err := os.Open(file)
-		if err != nil {
-			return q, usage("--snapshot: %v", err)
-		}
-		defer f.Close() //nolint:errcheck // only read
-		if q.Snapshot, err = io.ReadAll(f); err != nil {
+		if q.Snapshot, err = os.ReadFile(file); err != nil {
 			return q, usage("--snapshot: %v", err)
 		}
 		if len(q.Snapshot) == 0 {
@@ -169,11 +148,7 @@ func simulateText(r v1.SimulateResult, wide bool) string {
 		text += "Refused: " + oneLine(s) + "\n"
 	}
 	if len(r.Unplaced) > 0 {
-		tab := newTable("NO HOST FOR", "VIRTUAL CLUSTER", "WHY")
-		for _, u := range r.Unplaced {
-			tab.row(u.VM, u.VirtualCluster, u.Why)
-		}
-		text += "\n" + tab.String()
+		text += "\n" + unplacedTable(r.Unplaced, wide)
 	}
 	if len(r.Plan.Moves) > 0 {
 		tab := newTable("MOVE", "VM", "FROM", "TO", "BYTES", "TIME", "WHY")
@@ -184,6 +159,8 @@ func simulateText(r v1.SimulateResult, wide bool) string {
 	}
 	return text + "Nothing was changed.\n"
 }
+
+var unplacedTable = tableOf("NO HOST FOR,VIRTUAL CLUSTER,WHY", "", func(u v1.Unplaced) []string { return []string{u.VM, u.VirtualCluster, u.Why} })
 
 func failoverText(rows []v1.FailoverRow, wide bool) string {
 	tab := newTable("WITHOUT", "FITS", "MIN YIELD", "NO HOST FOR", "")

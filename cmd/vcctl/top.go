@@ -16,7 +16,7 @@ import (
 
 func (t *tool) topCommand() *cli.Command {
 	return &cli.Command{
-		Name: "top", Usage: "hosts and VMs with need, allocation, yield and use, live", ArgsUsage: " ", Action: t.top,
+		Name: "top", Usage: "hosts and VMs with need, allocation, yield and use, live", ArgsUsage: " ", Action: t.action(top),
 		Description: "Refreshes every second on a terminal; q or ^C leaves. With --once, with -o json or yaml, or where the output\n" +
 			"is no terminal, it prints one look and ends.\n\nExample: vcctl top --once",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "once", Usage: "print one look and end"}},
@@ -62,27 +62,16 @@ func (l look) text(wide bool) string {
 		hostTable(l.Hosts, wide) + "\n" + moving + vcTable(l.VirtualClusters, wide) + "\n" + vmTable(l.VMs, wide)
 }
 
-func (t *tool) top(c *cli.Context) error {
-	if _, err := names(c); err != nil {
-		return err
-	}
-	f, err := format(c)
-	if err != nil {
-		return err
-	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	first, err := takeLook(c.Context, api)
+func top(c *call) error {
+	first, err := takeLook(c.ctx, c.api)
 	if err != nil {
 		return doing(err, "looking at the cluster")
 	}
-	in, isFile := t.in.(*os.File)
-	if c.Bool("once") || f == formatJSON || f == formatYAML || !isTerminal(t.out) || !isFile || !isTerminal(in) {
-		return t.print(c, first, first.text)
+	in, isFile := c.t.in.(*os.File)
+	if c.Bool("once") || !c.human() || !isTerminal(c.t.out) || !isFile || !isTerminal(in) {
+		return c.print(first, first.text)
 	}
-	return t.topLive(c.Context, api, in, first, f == formatWide)
+	return c.t.topLive(c.ctx, c.api, in, first, c.format == formatWide)
 }
 
 // topLive draws on the alternate screen until q, ^C or the end of ctx.

@@ -25,23 +25,19 @@ func (t *tool) vcCommand() *cli.Command {
 					"fit now is queued, or with `onFull: reject` refused, with the reasons per host (exit status 3).\n\n" +
 					"Example: vcctl vc create -f render.yaml --wait",
 				Flags:  changeFlags(&cli.StringFlag{Name: "file", Aliases: []string{"f"}, Usage: "VC `FILE`; - for standard input"}),
-				Action: t.vcCreate,
+				Action: t.action(vcCreate),
 			},
 			{
-				Name: "list", Usage: "list virtual clusters", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: listing(t, "virtual clusters", func(ctx context.Context, api *client.Client, _ *cli.Context) ([]v1.VirtualCluster, error) {
-					return api.VirtualClusters(ctx)
-				}, vcTable),
+				Name: "list", Usage: "list virtual clusters", ArgsUsage: " ", Flags: []cli.Flag{watchFlag},
+				Action:      t.ask("listing virtual clusters", func(c *call) (any, view, error) { return vcTable.answer(c.api.VirtualClusters(c.ctx)) }),
 				Description: "Example: vcctl vc list -w",
 			},
 			{
-				Name: "get", Usage: "show one virtual cluster with its VMs", ArgsUsage: "NAME", Flags: []cli.Flag{watchFlag}, Action: getting(t, "virtual cluster", "NAME", (*client.Client).VirtualCluster, func(ctx context.Context, api *client.Client, name string) ([]v1.VM, error) {
-					vms, err := api.VMs(ctx, name, "")
-					return vms, doing(err, "listing the VMs of virtual cluster %s", name)
-				}, vcText),
+				Name: "get", Usage: "show one virtual cluster with its VMs", ArgsUsage: "NAME", Flags: []cli.Flag{watchFlag}, Action: t.ask("getting virtual cluster %s", vcGet),
 				Description: "Example: vcctl vc get render -o json",
 			},
 			{
-				Name: "scale", Usage: "change the size or the needs of a group", ArgsUsage: "NAME", Action: t.vcScale,
+				Name: "scale", Usage: "change the size or the needs of a group", ArgsUsage: "NAME", Action: t.action(vcScale),
 				Description: "All or nothing, and refused like an admission (exit status 3). What is not given stays.\n\n" +
 					"Example: vcctl vc scale render --group worker --count 6",
 				Flags: changeFlags(
@@ -67,7 +63,7 @@ func (t *tool) vcCommand() *cli.Command {
 				Action:      t.vcVerb("deleting", (*client.Client).Delete),
 			},
 			{
-				Name: "explain", Usage: "say why a virtual cluster has the yield it has, or has none", ArgsUsage: "NAME", Action: t.vcExplain,
+				Name: "explain", Usage: "say why a virtual cluster has the yield it has, or has none", ArgsUsage: "NAME", Action: t.ask("explaining virtual cluster %s", vcExplain),
 				Description: "Example: vcctl vc explain render",
 			},
 		},
@@ -99,41 +95,22 @@ func (t *tool) readVC(path string) (v1.VirtualClusterSpec, error) {
 	return spec, nil
 }
 
-func (t *tool) vcCreate(c *cli.Context) error {
-	if _, err := names(c); err != nil {
-		return err
-	}
-	opts, err := options(c)
-	if err != nil {
-		return err
-	}
+func vcCreate(c *call) error {
 	if c.String("file") == "" {
 		return usage("vc create: give the VC file with -f FILE, or -f - for standard input")
 	}
-	spec, err := t.readVC(c.String("file"))
+	spec, err := c.t.readVC(c.String("file"))
 	if err != nil {
 		return err
 	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	r, err := api.Create(c.Context, spec, opts...)
+	r, err := c.api.Create(c.ctx, spec, c.opts...)
 	if err != nil {
 		return doing(err, "creating virtual cluster %s", spec.Name)
 	}
-	return t.conclude(c, api, r)
+	return concludeVC(c, r)
 }
 
-func (t *tool) vcScale(c *cli.Context) error {
-	name, err := name(c, "NAME")
-	if err != nil {
-		return err
-	}
-	opts, err := options(c)
-	if err != nil {
-		return err
-	}
+func vcScale(c *call) error {
 	req := v1.ScaleRequest{Group: c.String("group")}
 	if c.IsSet("count") {
 		n := c.Int("count")
@@ -156,87 +133,64 @@ func (t *tool) vcScale(c *cli.Context) error {
 	if req.Count == nil && req.CPU == nil && req.Memory == nil {
 		return usage("vc scale: nothing to change: give --count, --cpu or --memory")
 	}
-	api, err := t.client(c)
+	r, err := c.api.Scale(c.ctx, c.name, req, c.opts...)
 	if err != nil {
-		return err
+		return doing(err, "scaling virtual cluster %s", c.name)
 	}
-	r, err := api.Scale(c.Context, name, req, opts...)
-	if err != nil {
-		return doing(err, "scaling virtual cluster %s", name)
-	}
-	return t.conclude(c, api, r)
+	return concludeVC(c, r)
 }
 
 func (t *tool) vcVerb(what string, do func(*client.Client, context.Context, string, ...client.Option) (v1.Result, error)) cli.ActionFunc {
-	return func(c *cli.Context) error {
-		name, err := name(c, "NAME")
+	return t.action(func(c *call) error {
+		r, err := do(c.api, c.ctx, c.name, c.opts...)
 		if err != nil {
-			return err
+			return doing(err, "%s virtual cluster %s", what, c.name)
 		}
-		opts, err := options(c)
-		if err != nil {
-			return err
-		}
-		api, err := t.client(c)
-		if err != nil {
-			return err
-		}
-		r, err := do(api, c.Context, name, opts...)
-		if err != nil {
-			return doing(err, "%s virtual cluster %s", what, name)
-		}
-		return t.conclude(c, api, r)
-	}
+		return concludeVC(c, r)
+	})
 }
 
-func (t *tool) vcExplain(c *cli.Context) error {
-	name, err := name(c, "NAME")
-	if err != nil {
-		return err
-	}
-	api, err := t.client(c)
-	if err != nil {
-		return err
-	}
-	e, err := api.Explain(c.Context, name)
-	if err != nil {
-		return doing(err, "explaining virtual cluster %s", name)
-	}
-	return t.print(c, e, func(bool) string {
+// concludeVC prints the result of a change of a virtual cluster. If the operation ended badly, the error says so to
+// people.
+func concludeVC(c *call, r v1.Result) error {
+	return c.conclude(&r, r.Operation, func(bool) string {
+		if c.Bool("wait") && r.Operation != nil && outcome(*r.Operation) != nil {
+			return ""
+		}
+		return resultText(r)
+	}, func(op v1.Operation) {
+		r.Operation = &op
+		if vc, err := c.api.VirtualCluster(c.ctx, op.VirtualCluster); err == nil {
+			r.VirtualCluster = &vc
+		}
+	})
+}
+
+func vcExplain(c *call) (any, view, error) {
+	e, err := c.api.Explain(c.ctx, c.name)
+	return e, func(bool) string {
 		text := strings.Join(e.Lines, "\n") + "\n"
 		if e.Decision != nil && !e.Decision.Admitted {
 			text += reasons(e.Decision.Hosts, e.Decision.Advice)
 		}
 		return text
-	})
+	}, err
 }
 
-func vcTable(vcs []v1.VirtualCluster, wide bool) string {
-	heads := []string{"NAME", "STATE", "YIELD", "MIN YIELD", "VMS RUNNING", "CPU GIVEN", "CPU NEEDED", "MEMORY"}
-	if wide {
-		heads = append(heads, "PRIORITY", "CREATED", "ID", "REASON")
+var vcTable = tableOf("NAME,STATE,YIELD,MIN YIELD,VMS RUNNING,CPU GIVEN,CPU NEEDED,MEMORY", "PRIORITY,CREATED,ID,REASON", func(vc v1.VirtualCluster) []string {
+	var given, need float64
+	var memory v1.Size
+	count := 0
+	for _, g := range vc.Groups {
+		given += float64(g.Count) * g.Allocation
+		need += float64(g.Count) * needOf(g)
+		memory += v1.Size(g.Count) * g.Memory
+		count += g.Count
 	}
-	tab := newTable(heads...)
-	for _, vc := range vcs {
-		var given, need float64
-		var memory v1.Size
-		count := 0
-		for _, g := range vc.Groups {
-			given += float64(g.Count) * g.Allocation
-			need += float64(g.Count) * needOf(g)
-			memory += v1.Size(g.Count) * g.Memory
-			count += g.Count
-		}
-		idle := vc.VMs.Starting+vc.VMs.Running == 0
-		row := []string{vc.Name, vc.State, seen(yield(vc.Yield), idle), yield(vc.MinYield), fmt.Sprintf("%d/%d", vc.VMs.Running, count),
-			seen(cores(given), idle), cores(need), memory.Short()}
-		if wide {
-			row = append(row, strconv.Itoa(vc.Priority), stamp(vc.CreatedAt), vc.ID, vc.Reason)
-		}
-		tab.row(row...)
-	}
-	return tab.String()
-}
+	idle := vc.VMs.Starting+vc.VMs.Running == 0
+	return []string{vc.Name, vc.State, seen(yield(vc.Yield), idle), yield(vc.MinYield), fmt.Sprintf("%d/%d", vc.VMs.Running, count),
+		seen(cores(given), idle), cores(need), memory.Short(), strconv.Itoa(vc.Priority), stamp(vc.CreatedAt), vc.ID, vc.Reason}
+})
 
 // needOf each VM of a group, cores.
 func needOf(g v1.Group) float64 {
@@ -244,6 +198,15 @@ func needOf(g v1.Group) float64 {
 		return g.CPU
 	}
 	return g.Need
+}
+
+func vcGet(c *call) (any, view, error) {
+	vc, err := c.api.VirtualCluster(c.ctx, c.name)
+	if err != nil || !c.human() {
+		return vc, nil, err
+	}
+	vms, err := c.api.VMs(c.ctx, c.name, "")
+	return vc, func(wide bool) string { return vcText(vc, vms, wide) }, err
 }
 
 func vcText(vc v1.VirtualCluster, vms []v1.VM, wide bool) string {
@@ -255,15 +218,14 @@ func vcText(vc v1.VirtualCluster, vms []v1.VM, wide bool) string {
 		pairs = append(pairs, "Id", vc.ID, "Priority", strconv.Itoa(vc.Priority), "If full", vc.OnFull, "On host loss", vc.OnHostLoss,
 			"Needs", vc.Needs, "Version", strconv.FormatUint(vc.ModifyIndex, 10))
 	}
-	tab := newTable("GROUP", "COUNT", "CPU GIVEN", "CPU NEEDED", "YIELD", "VCPUS", "MEMORY", "IMAGE")
-	for _, g := range vc.Groups {
+	groups := tableOf("GROUP,COUNT,CPU GIVEN,CPU NEEDED,YIELD,VCPUS,MEMORY,IMAGE", "", func(g v1.Group) []string {
 		img := g.Image
 		if g.Boot != nil {
 			img = g.Boot.Kernel
 		}
-		tab.row(g.Name, strconv.Itoa(g.Count), seen(cores(g.Allocation), idle), cores(needOf(g)), seen(yield(g.Yield), idle), strconv.Itoa(g.VCPUs), g.Memory.Short(), img)
-	}
-	text := fields(pairs...) + "\n" + tab.String()
+		return []string{g.Name, strconv.Itoa(g.Count), seen(cores(g.Allocation), idle), cores(needOf(g)), seen(yield(g.Yield), idle), strconv.Itoa(g.VCPUs), g.Memory.Short(), img}
+	})
+	text := fields(pairs...) + "\n" + groups(vc.Groups, wide)
 	if len(vms) > 0 {
 		text += "\n" + vmTable(vms, wide)
 	}

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 
 	"github.com/urfave/cli/v2"
 
-	"evenkeel/api/client"
 	"evenkeel/api/v1"
 )
 
@@ -17,9 +15,10 @@ func (t *tool) vmCommand() *cli.Command {
 		Description: "VMs belong to virtual clusters; what changes them is under `vcctl vc`.",
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list VMs with what they need, are given and use", ArgsUsage: " ", Action: listing(t, "VMs", func(ctx context.Context, api *client.Client, c *cli.Context) ([]v1.VM, error) {
-					return api.VMs(ctx, c.String("vc"), c.String("host"))
-				}, vmTable),
+				Name: "list", Usage: "list VMs with what they need, are given and use", ArgsUsage: " ",
+				Action: t.ask("listing VMs", func(c *call) (any, view, error) {
+					return vmTable.answer(c.api.VMs(c.ctx, c.String("vc"), c.String("host")))
+				}),
 				Description: "Example: vcctl vm list --vc render",
 				Flags: []cli.Flag{watchFlag,
 					&cli.StringFlag{Name: "vc", Usage: "only those of the virtual cluster `NAME`"},
@@ -31,13 +30,13 @@ func (t *tool) vmCommand() *cli.Command {
 					"Example: vcctl vm get render-worker-0\n   vcctl vm get render-worker-0 --history --resource memory --resolution 5m --since 12h",
 			},
 			{
-				Name: "forecast", Usage: "show what a VM will use, and how sure that is", ArgsUsage: "NAME", Flags: forecastFlags, Action: t.vmForecast,
+				Name: "forecast", Usage: "show what a VM will use, and how sure that is", ArgsUsage: "NAME", Flags: forecastFlags, Action: t.ask("getting the forecast of VM %s", vmForecast),
 				Description: "Its mean and the intervals in which it will be with a probability of 50, 80, 95 and 99%, minute by minute; how good such forecasts of it have been; " +
 					"and whether they are trusted. While they are not, the declared need counts.\n\n" +
 					"Example: vcctl vm forecast render-worker-0 --resource memory --steps 30",
 			},
 			{
-				Name: "console", Usage: "attach to a VM's serial console", ArgsUsage: "NAME", Action: t.vmConsole,
+				Name: "console", Usage: "attach to a VM's serial console", ArgsUsage: "NAME", Action: t.action(vmConsole),
 				Description: "What is typed goes to the VM; ctrl-] leaves. A new reader takes the console over from the old one.\n\n" +
 					"Example: vcctl vm console render-worker-0",
 			},
@@ -45,27 +44,16 @@ func (t *tool) vmCommand() *cli.Command {
 	}
 }
 
-func vmTable(vms []v1.VM, wide bool) string {
-	heads := []string{"NAME", "STATE", "HOST", "NEED", "GIVEN", "YIELD", "CAP", "USED", "MEMORY", "BALLOON"}
-	if wide {
-		heads = append(heads, "RESIDENT", "VCPUS", "DOMAIN", "ID", "REASON")
+var vmTable = tableOf("NAME,STATE,HOST,NEED,GIVEN,YIELD,CAP,USED,MEMORY,BALLOON", "RESIDENT,VCPUS,DOMAIN,ID,REASON", func(vm v1.VM) []string {
+	host := vm.Host
+	if vm.MovingTo != "" {
+		host += " -> " + vm.MovingTo
 	}
-	tab := newTable(heads...)
-	for _, vm := range vms {
-		host := vm.Host
-		if vm.MovingTo != "" {
-			host += " -> " + vm.MovingTo
-		}
-		idle, unseen := vm.Allocation == 0, vm.SampledAt.IsZero()
-		row := []string{vm.Name, vm.State, host, cores(vm.Need), seen(cores(vm.Allocation), idle), seen(yield(vm.Yield), idle),
-			seen(cores(vm.Cap), vm.Cap == 0), seen(cores(vm.Used), unseen), vm.Memory.Short(), seen(vm.Balloon.Short(), vm.Balloon == 0)}
-		if wide {
-			row = append(row, seen(vm.Resident.Short(), unseen), strconv.Itoa(vm.VCPUs), vm.Domain, vm.ID, vm.Reason)
-		}
-		tab.row(row...)
-	}
-	return tab.String()
-}
+	idle, unseen := vm.Allocation == 0, vm.SampledAt.IsZero()
+	return []string{vm.Name, vm.State, host, cores(vm.Need), seen(cores(vm.Allocation), idle), seen(yield(vm.Yield), idle),
+		seen(cores(vm.Cap), vm.Cap == 0), seen(cores(vm.Used), unseen), vm.Memory.Short(), seen(vm.Balloon.Short(), vm.Balloon == 0),
+		seen(vm.Resident.Short(), unseen), strconv.Itoa(vm.VCPUs), vm.Domain, vm.ID, vm.Reason}
+})
 
 func vmText(vm v1.VM) string {
 	unseen := vm.SampledAt.IsZero()
