@@ -284,13 +284,6 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	if errors.As(err, &u) {
 		err = u.Err // without the whole address again
 	}
-	if all, ok := err.(interface{ Unwrap() []error }); ok { // of several servers, on one line
-		var each []string
-		for _, e := range all.Unwrap() {
-			each = append(each, e.Error())
-		}
-		err = &reasons{strings.Join(each, "; "), err}
-	}
 	hint := ""
 	var unknown x509.UnknownAuthorityError
 	var verify *tls.CertificateVerificationError
@@ -307,18 +300,6 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	}
 	return fmt.Errorf("%s is %w: %w%s", c.Address(), ErrUnreachable, err, hint)
 }
-
-// reasons why no server could be reached.
-type reasons struct {
-	text string
-	error
-}
-
-// Error implements error.
-func (r *reasons) Error() string { return r.text }
-
-// Unwrap is for errors.As.
-func (r *reasons) Unwrap() error { return r.error }
 
 // problem reads the document of an answer that is not a success.
 func problem(resp *http.Response, r *http.Request) error {

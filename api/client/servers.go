@@ -3,7 +3,6 @@ package client
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -82,7 +81,7 @@ func (s *servers) RoundTrip(r *http.Request) (*http.Response, error) {
 func (s *servers) round(r *http.Request) (*http.Response, error) {
 	first := int(s.current.Load())
 	var refused *http.Response // that has no leader
-	var failed []error
+	var failed error
 	for i := range s.addresses {
 		at := (first + i) % len(s.addresses)
 		sent := false
@@ -101,16 +100,16 @@ func (s *servers) round(r *http.Request) (*http.Response, error) {
 			refused = resp
 			continue // it says that nothing was changed
 		}
-		failed = append(failed, &tried{s.addresses[at].Host, err})
+		failed = also(failed, fmt.Errorf("%s: %w", s.addresses[at].Host, err))
 		if r.Context().Err() != nil || sent && !repeatable(r) {
 			closed(refused)
-			return nil, errors.Join(failed...)
+			return nil, failed
 		}
 	}
 	if refused != nil { // a server's answer says more than the silence of others
 		return refused, nil
 	}
-	return nil, errors.Join(failed...)
+	return nil, failed
 }
 
 // to is the request for one of the servers. False if its body is gone.
@@ -160,14 +159,10 @@ func closed(resp *http.Response) {
 	}
 }
 
-// tried is what became of a try at one of several servers.
-type tried struct {
-	host string
-	err  error
+// also is an error after those that there were, on one line.
+func also(before, err error) error {
+	if before == nil {
+		return err
+	}
+	return fmt.Errorf("%w; %w", before, err)
 }
-
-// Error implements error.
-func (t *tried) Error() string { return t.host + ": " + t.err.Error() }
-
-// Unwrap is for errors.As.
-func (t *tried) Unwrap() error { return t.err }

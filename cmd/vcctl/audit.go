@@ -50,19 +50,17 @@ func (t *tool) auditCommand() *cli.Command {
 }
 
 // auditQuery that the flags ask for.
-func auditQuery(c *cli.Context) (client.AuditQuery, error) {
-	q := client.AuditQuery{Since: c.String("since"), Until: c.String("until"), Actor: c.String("actor"), Verb: c.String("verb"), Object: c.String("object"),
-		Outcome: c.String("outcome"), Limit: c.Int("limit")}
-	if err := checkTimes(c, "since", "until"); err != nil {
+func auditQuery(c *call) (q client.AuditQuery, err error) {
+	q = client.AuditQuery{Since: c.String("since"), Until: c.String("until"), Actor: c.String("actor"), Verb: c.String("verb"), Object: c.String("object"),
+		Outcome: c.String("outcome")}
+	if err := checkTimes(c.Context, "since", "until"); err != nil {
 		return q, err
 	}
 	if !auditOutcome.MatchString(q.Outcome) {
 		return q, usage("--outcome %s: must be ok, refused, failed or an HTTP status", q.Outcome)
 	}
-	if q.Limit < 1 || q.Limit > maxAudit {
-		return q, usage("--limit must be from 1 to %d", maxAudit)
-	}
-	return q, nil
+	q.Limit, err = limit(c, maxAudit)
+	return q, err
 }
 
 // checkTimes of flags that take a time, or how long ago it was.
@@ -78,7 +76,7 @@ func checkTimes(c *cli.Context, flags ...string) error {
 }
 
 func auditList(c *call) error {
-	q, err := auditQuery(c.Context)
+	q, err := auditQuery(c)
 	if err != nil {
 		return err
 	}
@@ -133,7 +131,7 @@ func auditResult(r v1.AuditRecord) string {
 }
 
 func auditFollow(c *call) error {
-	q, err := auditQuery(c.Context)
+	q, err := auditQuery(c)
 	if err != nil {
 		return err
 	}

@@ -31,15 +31,18 @@ var eventTable = tableOf("NUMBER,TIME,WHAT,NAME,EVENT", "KIND,INDEX", func(e v1.
 	return []string{strconv.FormatUint(e.Seq, 10), stamp(e.At), e.Object, e.Name, e.Text, e.Kind, strconv.FormatUint(e.Index, 10)}
 })
 
+// maxEvents of one answer.
+const maxEvents = 10000
+
 func events(c *call) error {
-	limit := c.Int("limit")
-	if limit < 1 || limit > 10000 {
-		return usage("--limit must be from 1 to 10000")
+	most, err := limit(c, maxEvents)
+	if err != nil {
+		return err
 	}
 	if err := checkTimes(c.Context, "since"); err != nil {
 		return err
 	}
-	q := client.EventQuery{Limit: limit, Kinds: c.StringSlice("kind"), Name: c.String("name"), Since: c.String("since")}
+	q := client.EventQuery{Limit: most, Kinds: c.StringSlice("kind"), Name: c.String("name"), Since: c.String("since")}
 	if c.IsSet("after") {
 		n := c.Uint64("after")
 		q.After = &n
@@ -61,7 +64,7 @@ func events(c *call) error {
 		}
 	}
 	q.After, q.Since = &answer.Last, "" // what comes now is newer
-	if n := len(list); n == limit {     // with --after there may be more
+	if n := len(list); n == most {      // with --after there may be more
 		q.After = &list[n-1].Seq
 	}
 	err = c.api.Follow(c.ctx, q, func(m client.Message) error {

@@ -10,12 +10,16 @@ import (
 	"evenkeel/api/v1"
 )
 
+// maxListed plans or migrations are listed.
+const maxListed = 1000
+
 var listLimitFlag = &cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Value: 100, Usage: "at most so many of the newest, 1 to 1000"}
 
-func listLimit(c *call) (int, error) {
+// limit that --limit sets.
+func limit(c *call, most int) (int, error) {
 	n := c.Int("limit")
-	if n < 1 || n > 1000 {
-		return 0, usage("--limit must be from 1 to 1000")
+	if n < 1 || n > most {
+		return 0, usage("--limit must be from 1 to %d", most)
 	}
 	return n, nil
 }
@@ -49,11 +53,11 @@ func (t *tool) planCommand() *cli.Command {
 }
 
 func planList(c *call) (any, view, error) {
-	limit, err := listLimit(c)
+	n, err := limit(c, maxListed)
 	if err != nil {
 		return nil, nil, err
 	}
-	return planTable.answer(c.api.Plans(c.ctx, c.String("state"), limit))
+	return planTable.answer(c.api.Plans(c.ctx, c.String("state"), n))
 }
 
 var planTable = tableOf("ID,KIND,STATE,MOVES,BYTES,SENT,MIN YIELD,CREATED", "TIME,AT MOST,BY,REASON", func(p v1.Plan) []string {
@@ -134,11 +138,11 @@ func (t *tool) migrationCommand() *cli.Command {
 }
 
 func migrationList(c *call) (any, view, error) {
-	limit, err := listLimit(c)
+	n, err := limit(c, maxListed)
 	if err != nil {
 		return nil, nil, err
 	}
-	return migrationTable.answer(c.api.Migrations(c.ctx, c.String("plan"), c.String("vm"), c.String("state"), limit))
+	return migrationTable.answer(c.api.Migrations(c.ctx, c.String("plan"), c.String("vm"), c.String("state"), n))
 }
 
 var migrationTable = tableOf("ID,VM,FROM,TO,STATE,SENT,AT MOST,RATE,ETA,DOWNTIME", "BEGUN,ENDED,PLAN,WHY", func(m v1.Migration) []string {

@@ -128,36 +128,26 @@ func screen(stream any) (width, height int) {
 func fit(stream any, text string) string {
 	width, height := screen(stream)
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	if len(lines) > height-1 {
-		lines = lines[:height-1]
-	}
+	lines = lines[:min(len(lines), height-1)]
 	for i, line := range lines {
-		if r := []rune(line); len(r) >= width {
-			lines[i] = string(r[:width-1])
-		}
+		lines[i] = cut(line, width-1)
 	}
 	return strings.Join(lines, "\n") + "\n"
 }
 
+// cut a line to so many characters.
+func cut(line string, width int) string {
+	r := []rune(line)
+	return string(r[:min(len(r), width)])
+}
+
 // draw one look from the top left, cut to the screen.
 func (t *tool) draw(l look, wide bool, trouble string) {
-	width, height := screen(t.out)
-	lines := strings.Split(strings.TrimRight(l.text(wide), "\n"), "\n")
 	last := "q leaves"
 	if trouble != "" {
 		last = "Out of date: " + trouble
 	}
-	if len(lines) > height-1 {
-		lines = lines[:height-1]
-	}
-	var b strings.Builder
-	b.WriteString("\x1b[H")
-	for _, line := range append(lines, last) {
-		if r := []rune(line); len(r) > width {
-			line = string(r[:width])
-		}
-		b.WriteString(line + "\x1b[K\r\n")
-	}
-	b.WriteString("\x1b[J")
-	t.printf("%s", strings.TrimSuffix(b.String(), "\r\n\x1b[J")+"\x1b[J")
+	width, _ := screen(t.out)
+	text := fit(t.out, l.text(wide)) + cut(last, width-1)
+	t.printf("\x1b[H%s\x1b[K\x1b[J", strings.ReplaceAll(text, "\n", "\x1b[K\r\n"))
 }
