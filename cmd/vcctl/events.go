@@ -35,14 +35,14 @@ var eventTable = tableOf("NUMBER,TIME,WHAT,NAME,EVENT", "KIND,INDEX", func(e v1.
 const maxEvents = 10000
 
 func events(c *call) error {
-	most, err := limit(c, maxEvents)
+	wanted, err := limit(c, maxEvents)
 	if err != nil {
 		return err
 	}
 	if err := checkTimes(c.Context, "since"); err != nil {
 		return err
 	}
-	q := client.EventQuery{Limit: most, Kinds: c.StringSlice("kind"), Name: c.String("name"), Since: c.String("since")}
+	q := client.EventQuery{Limit: wanted, Kinds: c.StringSlice("kind"), Name: c.String("name"), Since: c.String("since")}
 	if c.IsSet("after") {
 		n := c.Uint64("after")
 		q.After = &n
@@ -64,7 +64,7 @@ func events(c *call) error {
 		}
 	}
 	q.After, q.Since = &answer.Last, "" // what comes now is newer
-	if n := len(list); n == most {      // with --after there may be more
+	if n := len(list); n == wanted {    // with --after there may be more
 		q.After = &list[n-1].Seq
 	}
 	err = c.api.Follow(c.ctx, q, func(m client.Message) error {

@@ -16,10 +16,10 @@ const maxListed = 1000
 var listLimitFlag = &cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Value: 100, Usage: "at most so many of the newest, 1 to 1000"}
 
 // limit that --limit sets.
-func limit(c *call, most int) (int, error) {
+func limit(c *call, highest int) (int, error) {
 	n := c.Int("limit")
-	if n < 1 || n > most {
-		return 0, usage("--limit must be from 1 to %d", most)
+	if n < 1 || n > highest {
+		return 0, usage("--limit must be from 1 to %d", highest)
 	}
 	return n, nil
 }
@@ -66,7 +66,7 @@ var planTable = tableOf("ID,KIND,STATE,MOVES,BYTES,SENT,MIN YIELD,CREATED", "TIM
 		kind += " " + p.Host
 	}
 	return []string{p.ID, kind, p.State, fmt.Sprintf("%d/%d", movesIn(p, "done"), len(p.Moves)), p.Bytes.Short(), p.BytesMoved.Short(),
-		yield(p.MinYieldBefore) + " -> " + yield(p.MinYieldAfter), stamp(p.CreatedAt), took(p.Seconds), atMost(p.BytesBudget), p.By, p.Reason}
+		yield(p.MinYieldBefore) + " -> " + yield(p.MinYieldAfter), stamp(p.CreatedAt), took(p.Seconds), byteBound(p.BytesBudget), p.By, p.Reason}
 })
 
 // movesIn a state.
@@ -79,8 +79,8 @@ func movesIn(p v1.Plan, state string) (n int) {
 	return n
 }
 
-// atMost so many bytes are sent; nil: no bound.
-func atMost(budget *v1.Size) string {
+// byteBound: at most so many bytes are sent; nil: no bound.
+func byteBound(budget *v1.Size) string {
 	if budget == nil {
 		return "no bound"
 	}
@@ -147,7 +147,7 @@ func migrationList(c *call) (any, view, error) {
 
 var migrationTable = tableOf("ID,VM,FROM,TO,STATE,SENT,AT MOST,RATE,ETA,DOWNTIME", "BEGUN,ENDED,PLAN,WHY", func(m v1.Migration) []string {
 	rate, eta := pace(m.Progress)
-	return []string{m.ID, m.VM, m.From, m.To, m.State, m.BytesMoved.Short(), atMost(m.BytesBudget), rate, eta, downtime(m),
+	return []string{m.ID, m.VM, m.From, m.To, m.State, m.BytesMoved.Short(), byteBound(m.BytesBudget), rate, eta, downtime(m),
 		stamp(m.OpenedAt), stamp(m.EndedAt), m.Plan, migrationWhy(m)}
 })
 
