@@ -30,7 +30,7 @@ func (s *Server) registerDrains(api huma.API) {
 			CallParams
 			JSONBody
 		}) (*drainResultAnswer, error) {
-			q, err := parse(in.JSONBody, v1.ParseDrain)
+			q, err := body[v1.DrainRequest](in.JSONBody)
 			if err != nil {
 				return nil, err
 			}

@@ -41,12 +41,9 @@ func (s *Server) registerHosts(api huma.API) {
 		JSONBody
 	}
 	cordon := func(ctx context.Context, in *on) (*answerOf[v1.Host], error) {
-		var req v1.CordonRequest
-		if len(in.RawBody) > 0 {
-			var err error
-			if req, err = parse(in.JSONBody, v1.ParseCordon); err != nil {
-				return nil, err
-			}
+		req, err := body[v1.CordonRequest](in.JSONBody)
+		if err != nil {
+			return nil, err
 		}
 		return s.cordon(ctx, in.Name, true, req.Reason, in.DryRun)
 	}

@@ -54,7 +54,7 @@ func (s *Server) registerImages(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			spec, err := parse(in.JSONBody, v1.ParseImage)
+			spec, err := body[v1.ImageSpec](in.JSONBody)
 			if err != nil {
 				return nil, err
 			}

@@ -1,10 +1,7 @@
 package server
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -14,7 +11,6 @@ import (
 	"evenkeel/cluster/audit"
 	"evenkeel/cluster/leader"
 	"evenkeel/cluster/node"
-	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
 )
 
@@ -100,18 +96,6 @@ func (s *Server) makeJoinToken(ctx context.Context, in *struct{ JSONBody }) (*an
 	if q.Seconds != nil {
 		seconds = *q.Seconds
 	}
-	switch {
-	case !q.Server && !q.Agent:
-		return nil, s.fail(ctx, &leader.Invalid{Fields: []leader.FieldError{{Field: "agent", Text: "give the member a role: server, agent or both"}}})
-	case q.NoVote && !q.Server:
-		return nil, s.fail(ctx, &leader.Invalid{Fields: []leader.FieldError{{Field: "noVote", Text: "is for servers: an agent has no vote anyway"}}})
-	case q.For != "" && !pki.ValidName(q.For):
-		return nil, s.fail(ctx, &leader.Invalid{Fields: []leader.FieldError{{Field: "for", Text: "must be the name of a member, a DNS label in lower case", Value: q.For}}})
-	case !(seconds >= 60 && seconds <= 7*24*3600):
-		return nil, s.fail(ctx, &leader.Invalid{Fields: []leader.FieldError{{Field: "seconds", Text: "must be from 60 to 604800", Value: seconds}}})
-	case len(q.Comment) > 200:
-		return nil, s.fail(ctx, &leader.Invalid{Fields: []leader.FieldError{{Field: "comment", Text: "must be at most 200 characters"}}})
-	}
 	text, row, err := s.opts.Members.NewToken(ctx, time.Duration(seconds*float64(time.Second)),
 		state.JoinToken{Server: q.Server, Agent: q.Agent, NoVote: q.NoVote, For: q.For, Comment: q.Comment})
 	if err != nil {
@@ -176,26 +160,4 @@ func (o Options) hostStats(v *leader.View) map[string]leader.HostStats {
 		return nil
 	}
 	return o.Members.HostStats(v)
-}
-
-// body of a small request, strictly.
-func body[T any](b JSONBody) (T, error) {
-	return parse(b, func(raw []byte) (T, error) {
-		var out T
-		if len(bytes.TrimSpace(raw)) == 0 {
-			return out, nil
-		}
-		d := json.NewDecoder(bytes.NewReader(raw))
-		d.DisallowUnknownFields()
-		err := d.Decode(&out)
-		if err == nil && d.More() {
-			err = fmt.Errorf("there is more after the end")
-		}
-		if err != nil {
-			p := newProblem(http.StatusBadRequest, v1.ProblemMalformed, err.Error())
-			p.Errors = []v1.FieldError{{In: "body", Field: "body", Message: err.Error()}}
-			return out, p
-		}
-		return out, nil
-	})
 }

@@ -87,16 +87,19 @@ func (b JSONBody) check() error {
 
 // parse the body after looking at its type.
 func parse[T any](b JSONBody, f func([]byte) (T, error)) (T, error) {
-	if err := b.check(); err != nil {
-		var zero T
-		return zero, err
+	var v T
+	err := b.check()
+	if err == nil {
+		v, err = f(b.RawBody)
 	}
-	v, err := f(b.RawBody)
 	if err != nil {
 		return v, problemOf(err)
 	}
 	return v, nil
 }
+
+// body of a request.
+func body[T any](b JSONBody) (T, error) { return parse(b, v1.Decode[T]) }
 
 // answerOf wraps a body.
 type answerOf[T any] struct{ Body T }

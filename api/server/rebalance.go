@@ -53,7 +53,7 @@ func (s *Server) registerRebalance(api huma.API) {
 			CallParams
 			JSONBody
 		}) (*planResultAnswer, error) {
-			q, err := parse(in.JSONBody, v1.ParseRebalance)
+			q, err := body[v1.RebalanceRequest](in.JSONBody)
 			if err != nil {
 				return nil, err
 			}

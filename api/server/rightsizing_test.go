@@ -23,7 +23,7 @@ func TestRightsizing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := start(t)
 		api := c.client(t)
-		spec, err := v1.ParseVCJSON([]byte(`{"name":"a","needs":"estimated","aggressiveness":"conservative","groups":[{"name":"w","cpu":1,"memory":"1GiB","memoryMin":"256MiB","role":"elastic"}]}`))
+		spec, err := v1.ParseVCFile([]byte(`{"name":"a","needs":"estimated","aggressiveness":"conservative","groups":[{"name":"w","cpu":1,"memory":"1GiB","memoryMin":"256MiB","role":"elastic"}]}`))
 		must(t, err)
 		r, err := api.Create(t.Context(), spec)
 		must(t, err)

@@ -11,16 +11,10 @@ import (
 
 	"evenkeel/api/v1"
 	"evenkeel/cluster/audit"
-	"evenkeel/cluster/leader"
 	"evenkeel/cluster/state"
 )
 
-const (
-	tagToken = "Tokens"
-
-	minTokenSeconds = 60.0
-	maxTokenSeconds = 10 * 365 * 24 * 3600.0
-)
+const tagToken = "Tokens"
 
 // Tokens is what the API asks of the cluster's tokens. *leader.Service is one.
 type Tokens interface {
@@ -69,10 +63,6 @@ func (s *Server) makeToken(ctx context.Context, in *struct {
 	q, err := body[v1.TokenRequest](in.JSONBody)
 	if err != nil {
 		return nil, err
-	}
-	if q.Seconds != nil && !(*q.Seconds >= minTokenSeconds && *q.Seconds <= maxTokenSeconds) {
-		return nil, s.fail(ctx, &leader.Invalid{Fields: []leader.FieldError{{Field: "seconds",
-			Text: fmt.Sprintf("must be from %.0f to %.0f, or left out for a token without an end", minTokenSeconds, maxTokenSeconds), Value: *q.Seconds}}})
 	}
 	role := state.Role(q.Role)
 	if principal := principalOf(ctx); principal == nil || !covers(principal.Role, role) {

@@ -84,7 +84,7 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 			CallParams
 			JSONBody
 		}) (*resultAnswer, error) {
-			spec, err := parse(in.JSONBody, v1.ParseVCJSON)
+			spec, err := body[v1.VirtualClusterSpec](in.JSONBody)
 			if err != nil {
 				return nil, err
 			}
@@ -101,7 +101,7 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 			CallParams
 			JSONBody
 		}) (*resultAnswer, error) {
-			req, err := parse(in.JSONBody, v1.ParseScale)
+			req, err := body[v1.ScaleRequest](in.JSONBody)
 			if err != nil {
 				return nil, err
 			}

@@ -3,6 +3,7 @@ package v1
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -75,13 +76,13 @@ var bombs = map[string]string{
 
 // readers of bodies.
 var readers = map[string]func([]byte) error{
-	"virtual cluster": func(b []byte) error { _, err := ParseVCJSON(b); return err },
-	"scale":           func(b []byte) error { _, err := ParseScale(b); return err },
-	"image":           func(b []byte) error { _, err := ParseImage(b); return err },
-	"cordon":          func(b []byte) error { _, err := ParseCordon(b); return err },
+	"virtual cluster": func(b []byte) error { _, err := Decode[VirtualClusterSpec](b); return err },
+	"scale":           func(b []byte) error { _, err := Decode[ScaleRequest](b); return err },
+	"image":           func(b []byte) error { _, err := Decode[ImageSpec](b); return err },
+	"cordon":          func(b []byte) error { _, err := Decode[CordonRequest](b); return err },
 	"settings":        func(b []byte) error { _, err := ParseSettings(b); return err },
-	"rebalance":       func(b []byte) error { _, err := ParseRebalance(b); return err },
-	"drain":           func(b []byte) error { _, err := ParseDrain(b); return err },
+	"rebalance":       func(b []byte) error { _, err := Decode[RebalanceRequest](b); return err },
+	"drain":           func(b []byte) error { _, err := Decode[DrainRequest](b); return err },
 	"try":             func(b []byte) error { _, err := ParseSimulate(b); return err },
 }
 
@@ -113,45 +114,51 @@ func TestBombs(t *testing.T) {
 	}
 }
 
+type countedRead struct {
+	Name string         `json:"name,omitempty"`
+	Last countedEntry   `json:"last,omitempty"`
+	List []countedEntry `json:"list,omitempty" maxItems:"20000"`
+}
+
+type countedEntry struct {
+	A bool `json:"a,omitempty"`
+}
+
+var countedReads int
+
+func (*countedEntry) check(fault func(field, format string, args ...any)) {
+	countedReads++
+	fault("a", "wrong")
+}
+
 // TestBadDocumentsEnd: the reading of a bad document ends with the last fault that is reported, however much comes after it.
 func TestBadDocumentsEnd(t *testing.T) {
-	n, err := jsonTree([]byte("{" + many(maxValues-2, `"nam%d":1`) + `,"last":1}`))
-	if err != nil {
-		t.Fatal(err)
+	read := func(doc string) *reader {
+		n, err := jsonTree([]byte(doc))
+		if err != nil {
+			t.Fatal(err)
+		}
+		countedReads = 0
+		r := &reader{}
+		r.value(n, "", reflect.ValueOf(&countedRead{}).Elem(), "")
+		return r
 	}
-	r, read := &reader{}, 0
-	r.object(n, "", field{"name", func(*node, string) { read++ }}, field{"last", func(*node, string) { read++ }})
-	if len(r.faults) != maxFaults || r.suggestions != maxSuggestions || read != 0 {
-		t.Errorf("%d faults, %d names compared, %d fields read after them; want %d, %d, 0", len(r.faults), r.suggestions, read, maxFaults, maxSuggestions)
+	if r := read("{" + many(maxValues-3, `"nam%d":1`) + `,"last":{}}`); len(r.faults) != maxFaults || r.suggestions != maxSuggestions || countedReads != 0 {
+		t.Errorf("%d faults, %d names compared, %d fields read after them; want %d, %d, 0", len(r.faults), r.suggestions, countedReads, maxFaults, maxSuggestions)
 	}
-	list, err := jsonTree([]byte("[" + many(maxValues-1, "%d") + "]"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, read = &reader{}, 0
-	r.each(maxValues, func(n *node, path string) {
-		read++
-		r.fault(n, path, "wrong")
-	})(list, "list")
-	if read != maxFaults {
-		t.Errorf("%d entries read, want %d", read, maxFaults)
-	}
-	var texts []string
-	r = &reader{}
-	r.texts(&texts, maxValues, 10)(list, "list")
-	if len(texts) != maxFaults || len(r.faults) != maxFaults {
-		t.Errorf("%d texts read with %d faults, want %d", len(texts), len(r.faults), maxFaults)
+	if r := read(`{"list":[` + same(maxValues-2, "{}") + "]}"); len(r.faults) != maxFaults || countedReads != maxFaults {
+		t.Errorf("%d entries read with %d faults, want %d", countedReads, len(r.faults), maxFaults)
 	}
 }
 
 // TestLargestDocument: the limit of values leaves room for all that the other limits allow.
 func TestLargestDocument(t *testing.T) {
-	terms := "[" + many(64, `"app=%d"`) + "]"
+	terms, avoided := "["+many(64, `"app=%d"`)+"]", "["+many(64, `"role=%d"`)+"]"
 	group := `{"name":"g%d","count":1,"cpu":1,"vcpus":1,"memory":2,"memoryMin":1,"role":"core","boot":{"kernel":"k","initrd":"i","cmdline":"c"},` +
 		`"disk":{"size":1,"pool":"p","ephemeral":false},"network":"n","cloudInit":{"userData":"u","metaData":"m","networkConfig":"n"},` +
-		`"labels":{` + strings.ReplaceAll(many(64, `"l%d":"x"`), "%", "%%") + `},"affinity":{"spread":"host","require":` + terms + `,"prefer":` + terms + `,"avoid":` + terms + `}}`
-	doc := `{"name":"v","minYield":1,"onFull":"queue","onHostLoss":"keep","priority":1,"needs":"declared","aggressiveness":"balanced","groups":[` + many(maxGroups, group) + "]}"
-	if _, err := ParseVCJSON([]byte(doc)); err != nil {
+		`"labels":{` + strings.ReplaceAll(many(64, `"l%d":"x"`), "%", "%%") + `},"affinity":{"spread":"host","require":` + terms + `,"prefer":` + terms + `,"avoid":` + avoided + `}}`
+	doc := `{"name":"v","minYield":1,"onFull":"queue","onHostLoss":"keep","priority":1,"needs":"declared","aggressiveness":"balanced","groups":[` + many(64, group) + "]}"
+	if _, err := Decode[VirtualClusterSpec]([]byte(doc)); err != nil {
 		t.Errorf("a document of %d bytes: %v", len(doc), err)
 	}
 	if _, err := jsonTree([]byte("[" + many(maxValues-1, "%d") + "]")); err != nil {
@@ -180,7 +187,7 @@ func BenchmarkBombs(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			body := []byte(bombs[name])
 			for b.Loop() {
-				_, _ = ParseVCJSON(body)
+				_, _ = Decode[VirtualClusterSpec](body)
 			}
 		})
 	}

@@ -46,20 +46,6 @@ func (b Bound) MarshalJSON() ([]byte, error) {
 	return strconv.AppendInt(nil, int64(b), 10), nil
 }
 
-func (r *reader) bound(into **Bound) func(*node, string) {
-	return func(n *node, path string) {
-		if n.kind != kindNumber && !r.want(n, path, kindString) {
-			return
-		}
-		v, err := ParseBound(n.text)
-		if err != nil {
-			r.fault(n, path, "%v", err)
-			return
-		}
-		*into = &v
-	}
-}
-
 // maxDuration of anything that a request may name.
 const maxDuration = 366 * 24 * time.Hour
 
@@ -84,40 +70,10 @@ func FormatDuration(d time.Duration) string {
 	return s
 }
 
-// duration reads a Go duration and keeps it as text.
-func (r *reader) duration(into *string) func(*node, string) {
-	return func(n *node, path string) {
-		if !r.want(n, path, kindString) {
-			return
-		}
-		d, err := ParseDuration(n.text)
-		if err != nil {
-			r.fault(n, path, "%v", err)
-			return
-		}
-		*into = FormatDuration(d)
-	}
-}
-
 // RebalanceRequest asks for the best moves within some bytes.
 type RebalanceRequest struct {
 	MaxBytes *Bound `json:"maxBytes,omitempty" doc:"Most bytes that all moves together may send: bytes, a size with a unit, or \"unlimited\". 0: only caps change. Left out: the cluster's own bound."`
 	Reason   string `json:"reason,omitempty" maxLength:"500" doc:"Why, shown with the plan."`
-}
-
-// ParseRebalance reads a request to re-balance from JSON; an empty body leaves all to the cluster.
-func ParseRebalance(doc []byte) (RebalanceRequest, error) {
-	var q RebalanceRequest
-	if len(doc) == 0 {
-		return q, nil
-	}
-	n, err := jsonTree(doc)
-	if err != nil {
-		return q, err
-	}
-	r := &reader{}
-	r.object(n, "", field{"maxBytes", r.bound(&q.MaxBytes)}, field{"reason", r.text(&q.Reason, 500)})
-	return q, r.err()
 }
 
 // What becomes of VMs that cannot leave a host that is drained.
@@ -129,61 +85,41 @@ const (
 
 // DrainRequest asks for a drain of a host.
 type DrainRequest struct {
-	Deadline   string   `json:"deadline,omitempty" doc:"Time after which no further move begins, as a Go duration. Left out: there is none." example:"1h"`
+	Deadline   string   `json:"deadline,omitempty" text:"duration" doc:"Time after which no further move begins, as a Go duration. Left out: there is none." example:"1h"`
 	MaxBytes   *Bound   `json:"maxBytes,omitempty" doc:"Most bytes that its moves may send: bytes, a size with a unit, or \"unlimited\". Left out: unlimited."`
-	OnBlocked  string   `json:"onBlocked,omitempty" enum:"stop,skip,shutdown" doc:"What becomes of VMs that cannot move. stop: the drain is refused (409 blocked), and nothing moves; the default. skip: they stay, all others leave. shutdown: their guests are asked to power off."`
-	OtherHosts []string `json:"otherHosts,omitempty" doc:"Names of other hosts that are about to be emptied as well: no VM goes there."`
+	OnBlocked  string   `json:"onBlocked,omitempty" default:"stop" enum:"stop,skip,shutdown" doc:"What becomes of VMs that cannot move. stop: the drain is refused (409 blocked), and nothing moves; the default. skip: they stay, all others leave. shutdown: their guests are asked to power off."`
+	OtherHosts []string `json:"otherHosts,omitempty" maxItems:"1000" doc:"Names of other hosts that are about to be emptied as well: no VM goes there."`
 	Reason     string   `json:"reason,omitempty" maxLength:"500" doc:"Why, shown with the host."`
 }
 
-// ParseDrain reads a request to drain a host from JSON. An empty body is a request without options.
-func ParseDrain(doc []byte) (DrainRequest, error) {
-	q := DrainRequest{OnBlocked: OnBlockedStop}
-	if len(doc) == 0 {
-		return q, nil
+func (q *DrainRequest) check(fault func(field, format string, args ...any)) {
+	if q.Deadline == "0s" {
+		fault("deadline", "must be more than 0")
 	}
-	n, err := jsonTree(doc)
-	if err != nil {
-		return q, err
-	}
-	r := &reader{}
-	given := r.object(n, "",
-		field{"deadline", r.duration(&q.Deadline)},
-		field{"maxBytes", r.bound(&q.MaxBytes)},
-		field{"onBlocked", r.oneOf(&q.OnBlocked, OnBlockedStop, OnBlockedSkip, OnBlockedShutdown)},
-		field{"otherHosts", r.texts(&q.OtherHosts, maxTried, 253)},
-		field{"reason", r.text(&q.Reason, 500)})
-	if given["deadline"] && q.Deadline == "0s" {
-		r.fault(nil, "deadline", "must be more than 0")
-	}
-	return q, r.err()
 }
 
 // SimulatedHost is a host, or some equal ones, that a simulation adds.
 type SimulatedHost struct {
-	CPU    float64 `json:"cpu" doc:"Its allowance, cores."`
+	CPU    float64 `json:"cpu" exclusiveMinimum:"0" maximum:"4096" unit:"cores" doc:"Its allowance, cores."`
 	Memory Size    `json:"memory" doc:"Its allowance, bytes or a size with a unit."`
-	Count  int     `json:"count,omitempty" minimum:"1" maximum:"1000" doc:"How many of them; default 1."`
+	Count  int     `json:"count,omitempty" default:"1" minimum:"1" maximum:"1000" doc:"How many of them; default 1."`
 }
 
 // SimulatedNeed is another CPU need of a virtual cluster's VMs.
 type SimulatedNeed struct {
-	VirtualCluster string  `json:"virtualCluster" doc:"Name of the virtual cluster."`
-	Group          string  `json:"group,omitempty" doc:"Its group; may be left out if there is only one."`
-	CPU            float64 `json:"cpu" doc:"What each VM would need, cores."`
+	VirtualCluster string  `json:"virtualCluster" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"a DNS label: a to z, 0 to 9 and, inside, hyphens" doc:"Name of the virtual cluster."`
+	Group          string  `json:"group,omitempty" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"a DNS label: a to z, 0 to 9 and, inside, hyphens" doc:"Its group; may be left out if there is only one."`
+	CPU            float64 `json:"cpu" exclusiveMinimum:"0" maximum:"4096" unit:"cores" doc:"What each VM would need, cores."`
 }
 
 // SimulateRequest asks what would be if the cluster were another. Nothing is changed.
 type SimulateRequest struct {
-	AddHosts    []SimulatedHost `json:"addHosts,omitempty" doc:"Hosts that are not there."`
-	RemoveHosts []string        `json:"removeHosts,omitempty" doc:"Names of hosts to think away; their VMs go elsewhere."`
-	Needs       []SimulatedNeed `json:"needs,omitempty" doc:"CPU needs other than the present ones."`
+	AddHosts    []SimulatedHost `json:"addHosts,omitempty" maxItems:"1000" doc:"Hosts that are not there."`
+	RemoveHosts []string        `json:"removeHosts,omitempty" maxItems:"1000" doc:"Names of hosts to think away; their VMs go elsewhere."`
+	Needs       []SimulatedNeed `json:"needs,omitempty" maxItems:"1000" doc:"CPU needs other than the present ones."`
 	MaxBytes    *Bound          `json:"maxBytes,omitempty" doc:"Most bytes that all moves together may send: bytes, a size with a unit, or \"unlimited\". Left out: the cluster's own bound."`
 	Snapshot    []byte          `json:"snapshot,omitempty" doc:"A saved state of the cluster in base64, to be asked in place of the present one."`
 }
-
-// maxTried bounds each list of a simulation.
-const maxTried = 1000
 
 // ParseSimulate reads a simulation from JSON. The snapshot, which may be large, is taken out first; the faults'
 // lines are then not those of the document.
@@ -193,27 +129,7 @@ func ParseSimulate(doc []byte) (SimulateRequest, error) {
 	if err != nil {
 		return q, err
 	}
-	n, err := jsonTree(doc)
-	if err != nil {
-		return q, err
-	}
-	r := &reader{}
-	r.object(n, "",
-		field{"addHosts", r.each(maxTried, func(n *node, path string) {
-			h := SimulatedHost{Count: 1}
-			given := r.object(n, path, field{"cpu", r.cpu(&h.CPU)}, field{"memory", r.size(&h.Memory)}, field{"count", r.integer(&h.Count, 1, 1000)})
-			r.required(n, given, path, "cpu", "memory")
-			q.AddHosts = append(q.AddHosts, h)
-		})},
-		field{"removeHosts", r.texts(&q.RemoveHosts, maxTried, 253)},
-		field{"needs", r.each(maxTried, func(n *node, path string) {
-			var w SimulatedNeed
-			given := r.object(n, path, field{"virtualCluster", r.label(&w.VirtualCluster)}, field{"group", r.label(&w.Group)}, field{"cpu", r.cpu(&w.CPU)})
-			r.required(n, given, path, "virtualCluster", "cpu")
-			q.Needs = append(q.Needs, w)
-		})},
-		field{"maxBytes", r.bound(&q.MaxBytes)})
-	if err := r.err(); err != nil {
+	if q, err = Decode[SimulateRequest](doc); err != nil {
 		return SimulateRequest{}, err
 	}
 	q.Snapshot = snapshot
@@ -278,23 +194,4 @@ func takeSnapshot(doc []byte) (rest, snapshot []byte, err error) {
 		return nil, nil, malformed(0, "", "there is more after the end of the document")
 	}
 	return append(others, '}'), snapshot, nil
-}
-
-// each reads a list of at most so many entries.
-func (r *reader) each(limit int, read func(*node, string)) func(*node, string) {
-	return func(n *node, path string) {
-		if !r.want(n, path, kindList) {
-			return
-		}
-		if len(n.items) > limit {
-			r.fault(n, path, "has %d entries; %d are allowed", len(n.items), limit)
-			return
-		}
-		for i, item := range n.items {
-			if r.full() {
-				return
-			}
-			read(item, path+"["+strconv.Itoa(i)+"]")
-		}
-	}
 }

@@ -43,7 +43,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-func TestParseRebalance(t *testing.T) {
+func TestRebalanceRequest(t *testing.T) {
 	for doc, want := range map[string]RebalanceRequest{
 		``:                         {},
 		`{}`:                       {},
@@ -53,7 +53,7 @@ func TestParseRebalance(t *testing.T) {
 		`{"maxBytes":"unlimited"}`: {MaxBytes: bound(-1)},
 		`{"reason":"new host"}`:    {Reason: "new host"},
 	} {
-		got, err := ParseRebalance([]byte(doc))
+		got, err := Decode[RebalanceRequest]([]byte(doc))
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v", doc, got, err)
 		}
@@ -61,33 +61,33 @@ func TestParseRebalance(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if back, err := ParseRebalance(sent); err != nil || !reflect.DeepEqual(back, want) {
+		if back, err := Decode[RebalanceRequest](sent); err != nil || !reflect.DeepEqual(back, want) {
 			t.Errorf("%s is sent as %s", doc, sent)
 		}
 	}
 	for doc, field := range map[string]string{
 		`{"maxBytes":-1}`: "maxBytes", `{"maxBytes":true}`: "maxBytes", `{"maxbytes":1}`: "maxbytes", `{"dryRun":true}`: "dryRun", `{"maxBytes":1.5}`: "maxBytes",
 	} {
-		if _, err := ParseRebalance([]byte(doc)); faultsOf(t, err)[0] != field {
+		if _, err := Decode[RebalanceRequest]([]byte(doc)); faultsOf(t, err)[0] != field {
 			t.Errorf("%s: %v", doc, err)
 		}
 	}
 }
 
-func TestParseDrain(t *testing.T) {
-	got, err := ParseDrain([]byte(`{"deadline":"90m","maxBytes":"64GiB","onBlocked":"shutdown","reason":"a new disk","otherHosts":["h2"]}`))
+func TestDrainRequest(t *testing.T) {
+	got, err := Decode[DrainRequest]([]byte(`{"deadline":"90m","maxBytes":"64GiB","onBlocked":"shutdown","reason":"a new disk","otherHosts":["h2"]}`))
 	want := DrainRequest{Deadline: "1h30m", MaxBytes: bound(64 << 30), OnBlocked: OnBlockedShutdown, Reason: "a new disk", OtherHosts: []string{"h2"}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err := ParseDrain(nil); err != nil || got.OnBlocked != OnBlockedStop {
+	if got, err := Decode[DrainRequest](nil); err != nil || got.OnBlocked != OnBlockedStop {
 		t.Errorf("no body: %+v, %v", got, err)
 	}
 	for doc, field := range map[string]string{
 		`{"deadline":"soon"}`: "deadline", `{"deadline":"0s"}`: "deadline", `{"deadline":"-1h"}`: "deadline", `{"deadline":3600}`: "deadline",
 		`{"deadline":"99999h"}`: "deadline", `{"onBlocked":"kill"}`: "onBlocked", `{"force":true}`: "force", `{"reason":"` + strings.Repeat("x", 501) + `"}`: "reason",
 	} {
-		if _, err := ParseDrain([]byte(doc)); faultsOf(t, err)[0] != field {
+		if _, err := Decode[DrainRequest]([]byte(doc)); faultsOf(t, err)[0] != field {
 			t.Errorf("%s: %v", doc, err)
 		}
 	}

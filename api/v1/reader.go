@@ -3,9 +3,12 @@ package v1
 import (
 	"fmt"
 	"math"
+	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // What a bad document may cost: after maxFaults its reading ends, and few of its unknown fields, none of them long, are compared
@@ -18,15 +21,53 @@ const (
 
 // Limits of what a document may say. The cluster's own limits may be narrower.
 const (
-	MaxCPU   = 4096    // cores of one VM
-	MaxVCPUs = 4096    // of one VM
-	MaxCount = 1 << 20 // VMs of one group
+	MaxCPU   = 4096 // cores of one host that a simulation adds
+	maxEntry = 255  // bytes of a text in a list or a map
 )
 
-// reader turns nodes into values and collects the faults it meets.
+// reader turns nodes into values by the tags of their types, and collects the faults it meets. The OpenAPI document states the same
+// tags, as huma reads them:
+//
+//	json                               name; a field without omitempty is required
+//	default                            of a field that is not given
+//	enum, maxLength (bytes)            of a text
+//	pattern, patternDescription        of a text: what it matches, and that in words
+//	minimum, exclusiveMinimum, maximum of a number
+//	minItems, maxItems                 of a list
+//	maxProperties                      of a map
+//
+// Three are the reader's own: unit of a number, text:"duration", and zero:"true" of a size that may be 0.
 type reader struct {
 	faults      []FieldError
 	suggestions int // unknown names that were compared with the known ones
+}
+
+// checker is an object whose fields bind each other. check reports what is wrong by the path of the field within it.
+type checker interface {
+	check(fault func(field, format string, args ...any))
+}
+
+// decode a document that was read.
+func decode[T any](n *node, err error) (T, error) {
+	var into, none T
+	if err != nil {
+		return none, err
+	}
+	r := &reader{}
+	r.value(n, "", reflect.ValueOf(&into).Elem(), "")
+	if err := r.err(); err != nil {
+		return none, err
+	}
+	return into, nil
+}
+
+// Decode reads a request from JSON. It refuses what it does not know. An empty body is a request without fields, where none is
+// required. Its errors are *Invalid and name the field and the line.
+func Decode[T any](doc []byte) (T, error) {
+	if _, required := fieldTags(reflect.TypeFor[T]()); len(doc) == 0 && !slices.Contains(required, true) {
+		doc = []byte("{}")
+	}
+	return decode[T](jsonTree(doc))
 }
 
 // full says that no further fault counts: a reader of many entries stops.
@@ -66,6 +107,49 @@ func (r *reader) want(n *node, path string, k kind) bool {
 	return false
 }
 
+// value reads a value of any type that a request has.
+func (r *reader) value(n *node, path string, to reflect.Value, tag reflect.StructTag) {
+	if to.Kind() == reflect.Pointer {
+		to.Set(reflect.New(to.Type().Elem()))
+		to = to.Elem()
+	}
+	switch into := to.Addr().Interface().(type) {
+	case *Size:
+		r.size(n, path, into, tag.Get("zero") == "true")
+		return
+	case *Bound:
+		r.amount(n, path, func(text string) (err error) { *into, err = ParseBound(text); return err })
+		return
+	case *Disk:
+		if n.kind == kindString {
+			if into.Ephemeral = n.text == "ephemeral"; !into.Ephemeral {
+				r.fault(n, path, "must be an object like {size: 10GiB} or the word ephemeral")
+			}
+			return
+		}
+	}
+	switch to.Kind() {
+	case reflect.Struct:
+		r.structure(n, path, to)
+	case reflect.Slice:
+		r.list(n, path, to, tag)
+	case reflect.Map:
+		r.texts(n, path, to, tag)
+	case reflect.String:
+		r.text(n, path, to, tag)
+	case reflect.Bool:
+		if r.want(n, path, kindBool) {
+			to.SetBool(n.text == "true")
+		}
+	case reflect.Int:
+		r.integer(n, path, to, tag)
+	case reflect.Float64:
+		r.float(n, path, to, tag)
+	default:
+		r.fault(n, path, "is not supported here")
+	}
+}
+
 // field says how a field of an object is read.
 type field struct {
 	name string
@@ -100,15 +184,42 @@ func (r *reader) object(n *node, path string, fields ...field) map[string]bool {
 	return given
 }
 
-// required reports a field that is missing.
-func (r *reader) required(n *node, given map[string]bool, path string, names ...string) {
+// fieldTags are the tags of a struct's fields that say how they are read.
+func fieldTags(t reflect.Type) (names []string, required []bool) {
+	for i := range t.NumField() {
+		name, options, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		names, required = append(names, name), append(required, options == "")
+	}
+	return names, required
+}
+
+// structure reads an object by the tags of a struct.
+func (r *reader) structure(n *node, path string, to reflect.Value) {
+	names, required := fieldTags(to.Type())
+	fields := make([]field, len(names))
+	for i, name := range names {
+		fields[i] = field{name, func(n *node, path string) { r.value(n, path, to.Field(i), to.Type().Field(i).Tag) }}
+	}
+	given := r.object(n, path, fields...)
 	if n.kind != kindObject {
 		return
 	}
-	for _, name := range names {
-		if !given[name] {
-			r.fault(&node{line: n.line}, join(path, name), "missing")
+	for i, name := range names {
+		if given[name] {
+			continue
 		}
+		standard := to.Type().Field(i).Tag.Get("default")
+		switch {
+		case required[i]:
+			r.fault(&node{line: n.line}, join(path, name), "missing")
+		case to.Field(i).Kind() == reflect.String:
+			to.Field(i).SetString(standard)
+		case standard != "":
+			fields[i].read(&node{kind: kindNumber, text: standard}, join(path, name))
+		}
+	}
+	if c, ok := to.Addr().Interface().(checker); ok {
+		c.check(func(field, format string, args ...any) { r.fault(n.at(field), join(path, field), format, args...) })
 	}
 }
 
@@ -152,219 +263,158 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-func (r *reader) text(into *string, limit int) func(*node, string) {
-	return func(n *node, path string) {
-		if !r.want(n, path, kindString) {
+func (r *reader) list(n *node, path string, to reflect.Value, tag reflect.StructTag) {
+	if !r.want(n, path, kindList) {
+		return
+	}
+	lowest, _ := strconv.Atoi(tag.Get("minItems"))
+	highest, _ := strconv.Atoi(tag.Get("maxItems"))
+	if len(n.items) < lowest || len(n.items) > highest {
+		r.fault(n, path, "must have %d to %d entries, not %d", lowest, highest, len(n.items))
+		return
+	}
+	to.Set(reflect.MakeSlice(to.Type(), len(n.items), len(n.items)))
+	for i, item := range n.items {
+		if r.full() {
 			return
 		}
-		if len(n.text) > limit {
-			r.fault(&node{line: n.line}, path, "is %d bytes long; %d are allowed", len(n.text), limit)
-			return
-		}
-		*into = n.text
+		r.value(item, path+"["+strconv.Itoa(i)+"]", to.Index(i), "")
 	}
 }
 
-// label reads a name of ours: a DNS label, of at most 63 characters.
-func (r *reader) label(into *string) func(*node, string) {
-	return func(n *node, path string) {
-		if !r.want(n, path, kindString) {
+// texts reads a map of text to text.
+func (r *reader) texts(n *node, path string, to reflect.Value, tag reflect.StructTag) {
+	if !r.want(n, path, kindObject) {
+		return
+	}
+	if limit, _ := strconv.Atoi(tag.Get("maxProperties")); len(n.members) > limit {
+		r.fault(n, path, "has %d entries; %d are allowed", len(n.members), limit)
+		return
+	}
+	to.Set(reflect.MakeMap(to.Type()))
+	for _, m := range n.members {
+		if r.full() {
 			return
 		}
-		if why := NameFault(n.text); why != "" {
-			r.fault(n, path, "%s", why)
-			return
-		}
-		*into = n.text
+		value := reflect.New(to.Type().Elem()).Elem()
+		r.value(m.value, join(path, clip(m.key, 60)), value, "")
+		to.SetMapIndex(reflect.ValueOf(m.key), value)
 	}
 }
 
-// NameFault says what is wrong with a name of a VC, a group or an image, or "".
-func NameFault(name string) string {
-	if name == "" {
-		return "must not be empty"
-	}
-	if len(name) > 63 {
-		return fmt.Sprintf("is %d characters long; 63 are allowed", len(name))
-	}
-	for i := range len(name) {
-		c := name[i]
-		switch {
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9':
-		case c == '-' && i > 0 && i < len(name)-1:
-		default:
-			return "must be a DNS label: a to z, 0 to 9 and, inside, hyphens"
-		}
-	}
-	return ""
-}
+// patterns that tags name, compiled.
+var patterns sync.Map
 
-// imageName reads a name of the image catalogue and turns away paths by name.
-func (r *reader) imageName(into *string) func(*node, string) {
-	return func(n *node, path string) {
-		if !r.want(n, path, kindString) {
-			return
-		}
-		if strings.ContainsAny(n.text, "/\\") {
-			r.fault(n, path, "must be a name in the image catalogue, not a path: add the file with `vcctl image add` and name that")
-			return
-		}
-		if why := imageNameFault(n.text); why != "" {
-			r.fault(n, path, "%s", why)
-			return
-		}
-		*into = n.text
-	}
-}
-
-// imageNameFault: letters, digits and - . _, beginning with a letter or digit.
-func imageNameFault(name string) string {
-	ok := name != "" && len(name) <= 127
-	for i := range len(name) {
-		c := name[i]
-		alnum := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		ok = ok && (alnum || i > 0 && (c == '-' || c == '.' || c == '_'))
-	}
+func matches(pattern, text string) bool {
+	p, ok := patterns.Load(pattern)
 	if !ok {
-		return "must be letters, digits and - . _, at most 127, beginning with a letter or digit"
+		p, _ = patterns.LoadOrStore(pattern, regexp.MustCompile(pattern))
 	}
-	return ""
+	return p.(*regexp.Regexp).MatchString(text)
 }
 
-func (r *reader) oneOf(into *string, allowed ...string) func(*node, string) {
-	return func(n *node, path string) {
-		if !r.want(n, path, kindString) {
-			return
-		}
-		for _, a := range allowed {
-			if n.text == a {
-				*into = a
-				return
-			}
-		}
-		r.fault(n, path, "must be %s", strings.Join(allowed, " or "))
+func (r *reader) text(n *node, path string, to reflect.Value, tag reflect.StructTag) {
+	if !r.want(n, path, kindString) {
+		return
 	}
-}
-
-func (r *reader) boolean(into *bool) func(*node, string) {
-	return func(n *node, path string) {
-		if r.want(n, path, kindBool) {
-			*into = n.text == "true"
-		}
+	limit, err := strconv.Atoi(tag.Get("maxLength"))
+	if err != nil {
+		limit = maxEntry
 	}
-}
-
-// number reads a finite decimal number.
-func (r *reader) number(n *node, path string) (float64, bool) {
-	if !r.want(n, path, kindNumber) {
-		return 0, false
-	}
-	v, err := strconv.ParseFloat(n.text, 64)
-	plain := strings.Trim(n.text, "0123456789.eE+-") == ""
-	if err != nil || !plain || math.IsNaN(v) || math.IsInf(v, 0) {
-		r.fault(n, path, "must be a finite decimal number")
-		return 0, false
-	}
-	return v, true
-}
-
-func (r *reader) cpu(into *float64) func(*node, string) {
-	return func(n *node, path string) {
-		v, ok := r.number(n, path)
-		if !ok {
-			return
-		}
-		if v <= 0 || v > MaxCPU {
-			r.fault(n, path, "must be more than 0 and at most %d cores", MaxCPU)
-			return
-		}
-		*into = v
-	}
-}
-
-func (r *reader) integer(into *int, lowest, limit int) func(*node, string) {
-	return func(n *node, path string) {
-		if !r.want(n, path, kindNumber) {
-			return
-		}
-		v, err := strconv.Atoi(n.text)
-		if err != nil || v < lowest || v > limit || !plainInteger(n.text) {
-			r.fault(n, path, "must be a whole number from %d to %d", lowest, limit)
-			return
-		}
-		*into = v
-	}
-}
-
-// plainInteger turns away 010, which is ten to some and eight to others.
-func plainInteger(s string) bool {
-	s = strings.TrimPrefix(s, "-")
-	return digits(s) && (len(s) == 1 || s[0] != '0')
-}
-
-// size reads a size of at least one byte.
-func (r *reader) size(into *Size) func(*node, string) {
-	return func(n *node, path string) {
-		if n.kind != kindNumber && !r.want(n, path, kindString) {
-			return
-		}
-		v, err := ParseSize(n.text)
+	allowed, pattern := tag.Get("enum"), tag.Get("pattern")
+	switch {
+	case len(n.text) > limit:
+		r.fault(&node{line: n.line}, path, "is %d bytes long; %d are allowed", len(n.text), limit)
+	case allowed != "" && !slices.Contains(strings.Split(allowed, ","), n.text):
+		r.fault(n, path, "must be %s", either(allowed))
+	case pattern != "" && !matches(pattern, n.text):
+		r.fault(n, path, "must be %s", tag.Get("patternDescription"))
+	case tag.Get("text") == "duration":
+		d, err := ParseDuration(n.text)
 		if err != nil {
 			r.fault(n, path, "%v", err)
-			return
 		}
-		if v == 0 {
-			r.fault(n, path, "must be more than 0")
-			return
-		}
-		*into = v
+		to.SetString(FormatDuration(d))
+	default:
+		to.SetString(n.text)
 	}
 }
 
-func (r *reader) texts(into *[]string, limit, longest int) func(*node, string) {
-	return func(n *node, path string) {
-		if !r.want(n, path, kindList) {
-			return
+// either is "a, b or c" of "a,b,c".
+func either(list string) string {
+	last := strings.LastIndexByte(list, ',')
+	if last < 0 {
+		return list
+	}
+	return strings.ReplaceAll(list[:last], ",", ", ") + " or " + list[last+1:]
+}
+
+// limits of a number in words, "" if there are none, and whether v is within them.
+func limits(v float64, tag reflect.StructTag) (string, bool) {
+	low, above, high := tag.Get("minimum"), tag.Get("exclusiveMinimum"), tag.Get("maximum")
+	limit := func(text string, unbounded float64) float64 {
+		if x, err := strconv.ParseFloat(text, 64); err == nil {
+			return x
 		}
-		if len(n.items) > limit {
-			r.fault(n, path, "has %d entries; %d are allowed", len(n.items), limit)
-			return
-		}
-		for i, item := range n.items {
-			if r.full() {
-				return
-			}
-			var s string
-			r.text(&s, longest)(item, path+"["+strconv.Itoa(i)+"]")
-			*into = append(*into, s)
-		}
+		return unbounded
+	}
+	within := v >= limit(low, math.Inf(-1)) && v > limit(above, math.Inf(-1)) && v <= limit(high, math.Inf(1))
+	text := " from " + low + " to " + high
+	switch {
+	case above != "":
+		text = " more than " + above + " and at most " + high
+	case high == "":
+		text = ""
+	}
+	if unit := tag.Get("unit"); unit != "" {
+		text += " " + unit
+	}
+	return text, within
+}
+
+// float reads a finite decimal number.
+func (r *reader) float(n *node, path string, to reflect.Value, tag reflect.StructTag) {
+	if !r.want(n, path, kindNumber) {
+		return
+	}
+	v, err := strconv.ParseFloat(n.text, 64)
+	if plain := strings.Trim(n.text, "0123456789.eE+-") == ""; err != nil || !plain {
+		r.fault(n, path, "must be a finite decimal number")
+		return
+	}
+	if text, within := limits(v, tag); !within {
+		r.fault(n, path, "must be%s", text)
+	}
+	to.SetFloat(v)
+}
+
+// integer turns away 010, which is ten to some and eight to others.
+func (r *reader) integer(n *node, path string, to reflect.Value, tag reflect.StructTag) {
+	if !r.want(n, path, kindNumber) {
+		return
+	}
+	v, err := strconv.Atoi(n.text)
+	if text, within := limits(float64(v), tag); err != nil || !within || n.text != strconv.Itoa(v) {
+		r.fault(n, path, "must be a whole number%s", text)
+	}
+	to.SetInt(int64(v))
+}
+
+// amount reads what may be written as a number or as text.
+func (r *reader) amount(n *node, path string, parse func(string) error) {
+	if n.kind != kindNumber && !r.want(n, path, kindString) {
+		return
+	}
+	if err := parse(n.text); err != nil {
+		r.fault(n, path, "%v", err)
 	}
 }
 
-// labels reads a map of text to text.
-func (r *reader) labels(into *map[string]string) func(*node, string) {
-	return func(n *node, path string) {
-		if !r.want(n, path, kindObject) {
-			return
+func (r *reader) size(n *node, path string, into *Size, zero bool) {
+	r.amount(n, path, func(text string) (err error) {
+		if *into, err = ParseSize(text); err == nil && *into == 0 && !zero {
+			return fmt.Errorf("must be more than 0")
 		}
-		if len(n.members) > 64 {
-			r.fault(n, path, "has %d labels; 64 are allowed", len(n.members))
-			return
-		}
-		out := map[string]string{}
-		for _, m := range n.members {
-			if r.full() {
-				return
-			}
-			at := join(path, clip(m.key, 60))
-			if m.key == "" || len(m.key) > 63 || strings.Trim(m.key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./") != "" {
-				r.fault(&node{line: m.line}, at, "a label's name has letters, digits and -_./ only, 1 to 63 of them")
-				continue
-			}
-			var s string
-			r.text(&s, 255)(m.value, at)
-			out[m.key] = s
-		}
-		*into = out
-	}
+		return err
+	})
 }

@@ -6,9 +6,9 @@ import (
 )
 
 func TestRequestsRefuse(t *testing.T) {
-	scale := func(s string) error { _, err := ParseScale([]byte(s)); return err }
-	image := func(s string) error { _, err := ParseImage([]byte(s)); return err }
-	cordon := func(s string) error { _, err := ParseCordon([]byte(s)); return err }
+	scale := func(s string) error { _, err := Decode[ScaleRequest]([]byte(s)); return err }
+	image := func(s string) error { _, err := Decode[ImageSpec]([]byte(s)); return err }
+	cordon := func(s string) error { _, err := Decode[CordonRequest]([]byte(s)); return err }
 	for _, c := range []struct {
 		parse      func(string) error
 		doc, field string
@@ -40,13 +40,13 @@ func TestRequestsRefuse(t *testing.T) {
 			t.Errorf("%s: got %v, want a fault of %s", c.doc, err, c.field)
 		}
 	}
-	if _, err := ParseCordon(nil); err != nil {
+	if _, err := Decode[CordonRequest](nil); err != nil {
 		t.Errorf("an empty cordon: %v", err)
 	}
-	if s, err := ParseScale([]byte(`{"group":"w","count":3,"cpu":0.5,"memory":"1GiB"}`)); err != nil || *s.Count != 3 || *s.CPU != 0.5 || *s.Memory != 1<<30 {
+	if s, err := Decode[ScaleRequest]([]byte(`{"group":"w","count":3,"cpu":0.5,"memory":"1GiB"}`)); err != nil || *s.Count != 3 || *s.CPU != 0.5 || *s.Memory != 1<<30 {
 		t.Errorf("scale: %+v, %v", s, err)
 	}
-	if i, err := ParseImage([]byte(`{"name":"k_1.2","kind":"kernel","file":"/boot/vmlinuz-6.1","initrd":"i","cmdline":"quiet"}`)); err != nil || i.File != "/boot/vmlinuz-6.1" {
+	if i, err := Decode[ImageSpec]([]byte(`{"name":"k_1.2","kind":"kernel","file":"/boot/vmlinuz-6.1","initrd":"i","cmdline":"quiet"}`)); err != nil || i.File != "/boot/vmlinuz-6.1" {
 		t.Errorf("image: %+v, %v", i, err)
 	}
 }

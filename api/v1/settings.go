@@ -46,11 +46,11 @@ type MoveSettings struct {
 type SettingsPatch struct {
 	MinYield    *float64          `json:"minYield,omitempty" minimum:"0" maximum:"1" doc:"Least yield of a virtual cluster that names none."`
 	OnFull      *string           `json:"onFull,omitempty" enum:"queue,reject" doc:"For a virtual cluster that names none."`
-	Image       *string           `json:"image,omitempty" doc:"For a group that names neither image nor boot; empty: it has to name one."`
-	Pool        *string           `json:"pool,omitempty" doc:"Storage pool for a disk that names none."`
+	Image       *string           `json:"image,omitempty" maxLength:"127" doc:"For a group that names neither image nor boot; empty: it has to name one."`
+	Pool        *string           `json:"pool,omitempty" maxLength:"127" doc:"Storage pool for a disk that names none."`
 	MinMemory   *Size             `json:"minMemory,omitempty" doc:"Least memory of a VM, bytes or a size with a unit."`
-	MaxVMs      *int              `json:"maxVMs,omitempty" minimum:"1" doc:"Most VMs of one virtual cluster."`
-	SharedPools *[]string         `json:"sharedPools,omitempty" doc:"Storage pools that hold the same disks on every host."`
+	MaxVMs      *int              `json:"maxVMs,omitempty" minimum:"1" maximum:"1048576" doc:"Most VMs of one virtual cluster."`
+	SharedPools *[]string         `json:"sharedPools,omitempty" maxItems:"64" doc:"Storage pools that hold the same disks on every host."`
 	Moves       *MovePatch        `json:"moves,omitempty" doc:"When VMs move by live migration, and how."`
 	Rightsizing *RightsizingPatch `json:"rightsizing,omitempty" doc:"Whose needs are estimated, and what is done with that."`
 }
@@ -58,122 +58,36 @@ type SettingsPatch struct {
 // MovePatch changes settings of moves; what is left out stays.
 type MovePatch struct {
 	Mode                *string  `json:"mode,omitempty" enum:"auto,propose,off" doc:"Carry plans out, only propose them, or make none unless asked."`
-	Period              *string  `json:"period,omitempty" doc:"Time between evaluations of a cluster in which nothing changed, as a Go duration; here and below, 0s is the default."`
-	MinResidency        *string  `json:"minResidency,omitempty" doc:"Minimum residency: the leader's own plans do not move a VM again for this time, as a Go duration."`
-	CoolDown            *string  `json:"coolDown,omitempty" doc:"Time after a re-balance before the leader plans the next, as a Go duration."`
-	StabilizationWindow *string  `json:"stabilizationWindow,omitempty" doc:"Stabilization window: for this time VMs must have had too little and hosts have been unchanged, as a Go duration."`
+	Period              *string  `json:"period,omitempty" text:"duration" doc:"Time between evaluations of a cluster in which nothing changed, as a Go duration; here and below, 0s is the default."`
+	MinResidency        *string  `json:"minResidency,omitempty" text:"duration" doc:"Minimum residency: the leader's own plans do not move a VM again for this time, as a Go duration."`
+	CoolDown            *string  `json:"coolDown,omitempty" text:"duration" doc:"Time after a re-balance before the leader plans the next, as a Go duration."`
+	StabilizationWindow *string  `json:"stabilizationWindow,omitempty" text:"duration" doc:"Stabilization window: for this time VMs must have had too little and hosts have been unchanged, as a Go duration."`
 	MinGain             *float64 `json:"minGain,omitempty" minimum:"0" maximum:"10" doc:"Least gain of a plan, as a fraction of the minimum yield; 0: the default."`
 	IdleBelow           *float64 `json:"idleBelow,omitempty" minimum:"0" maximum:"1" doc:"Nothing moves while less than this fraction of the cluster's CPU is used; 0: the default."`
-	MaxBytes            *Size    `json:"maxBytes,omitempty" doc:"Most bytes that one plan may send, bytes or a size with a unit; 0: what one migration sends in a period."`
+	MaxBytes            *Size    `json:"maxBytes,omitempty" zero:"true" doc:"Most bytes that one plan may send, bytes or a size with a unit; 0: what one migration sends in a period."`
 	PerHost             *int     `json:"perHost,omitempty" minimum:"1" maximum:"64" doc:"Most migrations at a time that one host takes part in."`
 	Total               *int     `json:"total,omitempty" minimum:"0" maximum:"4096" doc:"Most migrations at a time in the cluster; 0: 8, or one for every four hosts if that is more."`
-	Bandwidth           *Size    `json:"bandwidth,omitempty" doc:"Most bytes per second that one migration may send, bytes or a size with a unit; 0: no limit."`
+	Bandwidth           *Size    `json:"bandwidth,omitempty" zero:"true" doc:"Most bytes per second that one migration may send, bytes or a size with a unit; 0: no limit."`
 	AutoConverge        *bool    `json:"autoConverge,omitempty" doc:"Slow guests down that change memory faster than it can be sent."`
 	PostCopy            *bool    `json:"postCopy,omitempty" doc:"Hand guests over before all their memory is there, where that fits the budget. A network that fails at the hand-over can then leave a VM running twice."`
 	CopyStorage         *bool    `json:"copyStorage,omitempty" doc:"Move VMs whose disks lie on one host with their disks, whose bytes count."`
-	Deadline            *string  `json:"deadline,omitempty" doc:"Time after which a migration is aborted, as a Go duration; 0s: the default."`
+	Deadline            *string  `json:"deadline,omitempty" text:"duration" doc:"Time after which a migration is aborted, as a Go duration; 0s: the default."`
 	OnJoin              *bool    `json:"onJoin,omitempty" doc:"Look for a better placement when a host joins or comes back."`
 }
 
-func some[T any](into **T, read func(*T) func(*node, string)) func(*node, string) {
-	return func(n *node, path string) {
-		*into = new(T)
-		read(*into)(n, path)
+func (s *SettingsPatch) check(fault func(field, format string, args ...any)) {
+	if *s == (SettingsPatch{}) {
+		fault("settings", "nothing to change: give at least one setting")
 	}
-}
-
-func (r *reader) fraction(highest float64) func(*float64) func(*node, string) {
-	return func(into *float64) func(*node, string) {
-		return func(n *node, path string) {
-			v, ok := r.number(n, path)
-			if ok && (v < 0 || v > highest) {
-				r.fault(n, path, "must be from 0 to %g", highest)
-			}
-			*into = v
+	for name, nothing := range map[string]bool{"moves": s.Moves != nil && *s.Moves == MovePatch{}, "rightsizing": s.Rightsizing != nil && *s.Rightsizing == RightsizingPatch{}} {
+		if nothing {
+			fault(name, "nothing to change")
 		}
-	}
-}
-
-// zeroSize is size with 0 allowed.
-func (r *reader) zeroSize(into *Size) func(*node, string) {
-	return func(n *node, path string) {
-		if (n.kind == kindNumber || n.kind == kindString) && n.text == "0" {
-			*into = 0
-			return
-		}
-		r.size(into)(n, path)
 	}
 }
 
 // ParseSettings reads a change of settings from JSON. Its errors are *Invalid.
-func ParseSettings(doc []byte) (SettingsPatch, error) {
-	var s SettingsPatch
-	n, err := jsonTree(doc)
-	if err != nil {
-		return s, err
-	}
-	r := &reader{}
-	oneOf := func(allowed ...string) func(*string) func(*node, string) {
-		return func(into *string) func(*node, string) { return r.oneOf(into, allowed...) }
-	}
-	whole := func(lowest, limit int) func(*int) func(*node, string) {
-		return func(into *int) func(*node, string) { return r.integer(into, lowest, limit) }
-	}
-	text := func(into *string) func(*node, string) { return r.text(into, 127) }
-	given := r.object(n, "",
-		field{"minYield", some(&s.MinYield, r.fraction(1))},
-		field{"onFull", some(&s.OnFull, oneOf("queue", "reject"))},
-		field{"image", some(&s.Image, text)},
-		field{"pool", some(&s.Pool, text)},
-		field{"minMemory", some(&s.MinMemory, r.size)},
-		field{"maxVMs", some(&s.MaxVMs, whole(1, MaxCount))},
-		field{"sharedPools", func(n *node, path string) {
-			s.SharedPools = &[]string{}
-			r.texts(s.SharedPools, 64, 127)(n, path)
-		}},
-		field{"moves", func(n *node, path string) {
-			var m MovePatch
-			s.Moves = &m
-			inside := r.object(n, path,
-				field{"mode", some(&m.Mode, oneOf("auto", "propose", "off"))},
-				field{"period", some(&m.Period, r.duration)},
-				field{"minResidency", some(&m.MinResidency, r.duration)},
-				field{"coolDown", some(&m.CoolDown, r.duration)},
-				field{"stabilizationWindow", some(&m.StabilizationWindow, r.duration)},
-				field{"minGain", some(&m.MinGain, r.fraction(10))},
-				field{"idleBelow", some(&m.IdleBelow, r.fraction(1))},
-				field{"maxBytes", some(&m.MaxBytes, r.zeroSize)},
-				field{"perHost", some(&m.PerHost, whole(1, 64))},
-				field{"total", some(&m.Total, whole(0, 4096))},
-				field{"bandwidth", some(&m.Bandwidth, r.zeroSize)},
-				field{"autoConverge", some(&m.AutoConverge, r.boolean)},
-				field{"postCopy", some(&m.PostCopy, r.boolean)},
-				field{"copyStorage", some(&m.CopyStorage, r.boolean)},
-				field{"deadline", some(&m.Deadline, r.duration)},
-				field{"onJoin", some(&m.OnJoin, r.boolean)})
-			if n.kind == kindObject && len(inside) == 0 && len(r.faults) == 0 {
-				r.fault(n, path, "nothing to change")
-			}
-		}},
-		field{"rightsizing", func(n *node, path string) {
-			var m RightsizingPatch
-			s.Rightsizing = &m
-			inside := r.object(n, path,
-				field{"mode", some(&m.Mode, oneOf("off", "shadow", "on"))},
-				field{"needs", some(&m.Needs, oneOf("declared", "estimated"))},
-				field{"aggressiveness", some(&m.Aggressiveness, oneOf("conservative", "balanced", "aggressive"))})
-			if n.kind == kindObject && len(inside) == 0 && len(r.faults) == 0 {
-				r.fault(n, path, "nothing to change")
-			}
-		}})
-	if n.kind == kindObject && len(given) == 0 && len(r.faults) == 0 {
-		r.fault(nil, "settings", "nothing to change: give at least one setting")
-	}
-	if err := r.err(); err != nil {
-		return SettingsPatch{}, err
-	}
-	return s, nil
-}
+func ParseSettings(doc []byte) (SettingsPatch, error) { return decode[SettingsPatch](jsonTree(doc)) }
 
 // settingKeys are the settings by the names that people write, and whether JSON has them as text.
 var settingKeys = map[string]bool{

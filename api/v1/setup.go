@@ -59,12 +59,21 @@ type Member struct {
 
 // JoinTokenRequest asks for a token that lets one member in.
 type JoinTokenRequest struct {
-	Server  bool     `json:"server"`
-	Agent   bool     `json:"agent"`
+	Server  bool     `json:"server,omitempty"`
+	Agent   bool     `json:"agent,omitempty"`
 	NoVote  bool     `json:"noVote,omitempty" doc:"A server that follows the log and never votes: it takes requests, and does not count for a majority."`
-	For     string   `json:"for,omitempty" doc:"Name of the member that it lets in, and no other; also one that is in the cluster already and lost what it had. Its old certificates count no more then."`
-	Seconds *float64 `json:"seconds,omitempty" doc:"Life of the token: 60 to 604800; default 3600."`
-	Comment string   `json:"comment,omitempty"`
+	For     string   `json:"for,omitempty" maxLength:"63" pattern:"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$" patternDescription:"the name of a member, a DNS label in lower case" doc:"Name of the member that it lets in, and no other; also one that is in the cluster already and lost what it had. Its old certificates count no more then."`
+	Seconds *float64 `json:"seconds,omitempty" minimum:"60" maximum:"604800" doc:"Life of the token: 60 to 604800; default 3600."`
+	Comment string   `json:"comment,omitempty" maxLength:"200"`
+}
+
+func (q *JoinTokenRequest) check(fault func(field, format string, args ...any)) {
+	switch {
+	case !q.Server && !q.Agent:
+		fault("agent", "give the member a role: server, agent or both")
+	case q.NoVote && !q.Server:
+		fault("noVote", "is for servers: an agent has no vote anyway")
+	}
 }
 
 // JoinToken lets one member in, once.
@@ -74,7 +83,7 @@ type JoinToken struct {
 	Server  bool      `json:"server"`
 	Agent   bool      `json:"agent"`
 	NoVote  bool      `json:"noVote,omitempty"`
-	For     string    `json:"for,omitempty" doc:"The one member that it lets in, if it names one."`
+	For     string    `json:"for,omitempty" maxLength:"63" pattern:"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$" patternDescription:"the name of a member, a DNS label in lower case" doc:"The one member that it lets in, if it names one."`
 	Until   time.Time `json:"until"`
 	UsedBy  string    `json:"usedBy,omitempty"`
 	Comment string    `json:"comment,omitempty"`
@@ -92,7 +101,7 @@ type ReasonRequest struct {
 
 // FenceRequest is for the fence device of a host.
 type FenceRequest struct {
-	Test bool `json:"test" doc:"Only ask the device whether the power is on."`
+	Test bool `json:"test,omitempty" doc:"Only ask the device whether the power is on."`
 }
 
 // Acknowledgement is an answer in words.

@@ -56,6 +56,26 @@ type member struct {
 	value *node
 }
 
+// at is the node of a field of n, named by its path; the node that it would be in where it was not given.
+func (n *node) at(path string) *node {
+	for part := range strings.FieldsFuncSeq(path, func(c rune) bool { return strings.ContainsRune(".[]", c) }) {
+		var next *node
+		if i, err := strconv.Atoi(part); err == nil && n.kind == kindList {
+			next = n.items[i]
+		}
+		for _, m := range n.members {
+			if m.key == part {
+				next = m.value
+			}
+		}
+		if next == nil {
+			return &node{line: n.line}
+		}
+		n = next
+	}
+	return n
+}
+
 func malformed(line int, field, format string, args ...any) error {
 	return &Invalid{Malformed: true, Fields: []FieldError{{Field: field, Line: line, Message: fmt.Sprintf(format, args...)}}}
 }
