@@ -68,12 +68,9 @@ func TestAffinityIsChecked(t *testing.T) {
 			field string
 			rule  state.Affinity
 		}{
-			{"groups[0].affinity.spread", state.Affinity{Spread: "rack"}},
 			{"groups[0].affinity.require[1]", state.Affinity{Require: []string{"host:h1", "host:h2"}}},
+			{"groups[0].affinity.avoid[1]", state.Affinity{Avoid: []string{"app=y", "host:h3"}}},
 			{"groups[0].affinity.prefer[0]", state.Affinity{Prefer: []string{"vc:missing"}}},
-			{"groups[0].affinity.avoid[0]", state.Affinity{Avoid: []string{"rack:1"}}},
-			{"groups[0].affinity.avoid[1]", state.Affinity{Require: []string{"app=x"}, Avoid: []string{"app=y", "app=x"}}},
-			{"groups[0].affinity.avoid", state.Affinity{Avoid: make([]string, 65)}},
 		} {
 			y := vc("a", 1, 0.5, 512*mib)
 			y.Groups[0].Affinity = x.rule

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 
 	"evenkeel/cluster/state"
 )
@@ -71,25 +70,11 @@ func (c *Service) AddImage(ctx context.Context, img state.Image, call Call) (add
 
 func (c *Service) addImage(ctx context.Context, s *state.Snapshot, img state.Image, r *state.Remembered, dryRun bool) (state.Image, error) {
 	var f faults
-	if !imageName.MatchString(img.Name) {
-		f.add("name", clip(img.Name), "must be letters, digits and - . _, at most 127, beginning with a letter or digit")
-	}
 	if _, taken := s.Image(img.Name); taken {
 		return img, &Exists{Field: "name", Text: "name: image " + img.Name + " is in the catalogue already; delete it first"}
 	}
-	switch img.Kind {
-	case state.KernelImage:
+	if img.Kind == state.KernelImage {
 		checkImage(&f, "initrd", s, img.Initrd, state.InitrdImage)
-		checkCmdline(&f, "cmdline", img.Cmdline)
-	case state.DiskImage, state.InitrdImage:
-		if img.Initrd != "" || img.Cmdline != "" {
-			f.add("initrd", clip(img.Initrd), "initrd and cmdline are for kernel images only")
-		}
-	default:
-		f.add("kind", clip(string(img.Kind)), "must be disk, kernel or initrd")
-	}
-	if !filepath.IsAbs(img.File) || filepath.Clean(img.File) != img.File {
-		f.add("file", clip(img.File), "must be the full path of a file on the hosts")
 	}
 	if err := f.err(); err != nil {
 		return img, err
