@@ -271,6 +271,7 @@ func TestLeaderChangesUnderWrites(t *testing.T) {
 							break
 						}
 					}
+					time.Sleep(time.Millisecond) // sleep: simulated time, which would not pass while no server takes writes
 				}
 			})
 		}

@@ -159,6 +159,7 @@ func Open(o Options) (*Node, error) {
 		}
 	}
 	n.wire = n.openWire()
+	go n.wire.pass()
 	l, err := n.startTerm(true)
 	if err != nil {
 		cancel()
@@ -265,6 +266,9 @@ func (n *Node) startTerm(first bool) (l *life, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("start raft: %w", err)
 	}
+	running := l.raft
+	servers := func() []raft.Server { return running.GetConfiguration().Configuration().Servers }
+	n.wire.servers.Store(&servers)
 	if err := l.hurry(n.o.ID); err != nil {
 		return nil, errors.Join(fmt.Errorf("start raft: %w", err), l.raft.Shutdown().Error())
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -102,6 +103,11 @@ type wire struct {
 	acks map[raft.ServerID]ack
 	news chan struct{} // closed at the next answer, if a caller waits
 	cut  chan struct{} // closed when raft ends: no error is delayed any more
+
+	requests chan raft.RPC                        // of other servers
+	servers  atomic.Pointer[func() []raft.Server] // by this server's log; nil: raft never ran
+	stop     chan struct{}                        // closed when the transport ends
+	once     sync.Once
 }
 
 // ack is the last message to which a server is known to have agreed.
@@ -119,7 +125,57 @@ func (w *wire) AppendEntriesPipeline(raft.ServerID, raft.ServerAddress) (raft.Ap
 }
 
 func newWire(t preVoter, l *layer) *wire {
-	return &wire{preVoter: t, layer: l, acks: map[raft.ServerID]ack{}, cut: make(chan struct{})}
+	return &wire{preVoter: t, layer: l, acks: map[raft.ServerID]ack{}, cut: make(chan struct{}), requests: make(chan raft.RPC), stop: make(chan struct{})}
+}
+
+// Consumer implements raft.Transport.
+func (w *wire) Consumer() <-chan raft.RPC { return w.requests }
+
+// pass hands requests of other servers to raft, until the transport is closed.
+func (w *wire) pass() {
+	for {
+		select {
+		case rpc := <-w.preVoter.Consumer():
+			rpc.Command = w.vouch(rpc.Command)
+			select {
+			case w.requests <- rpc:
+			case <-w.stop:
+				return
+			}
+		case <-w.stop:
+			return
+		}
+	}
+}
+
+// vouch has raft judge a request for a vote by term and log alone, as Raft's paper does (Ongaro and Ousterhout 2014, section 5.2). Raft 1.7.3 also
+// refuses where the candidate is no voter by this server's own log, which may lack the entry that made it one: if the leader is lost then, the candidate
+// gets no majority, and the log of this server is too short to lead. Certificates keep strangers away, and a server that was removed lacks an
+// entry that a majority has. The id in the request serves for nothing but that check, so a voter's that this server knows takes its place.
+func (w *wire) vouch(command any) any {
+	switch r := command.(type) {
+	case *raft.RequestVoteRequest:
+		q := *r // the sender may use its own for others
+		q.ID = w.voter(q.ID)
+		return &q
+	case *raft.RequestPreVoteRequest:
+		q := *r
+		q.ID = w.voter(q.ID)
+		return &q
+	}
+	return command
+}
+
+// voter is the id of a server that votes by this server's own log; id where none is known.
+func (w *wire) voter(id []byte) []byte {
+	if known := w.servers.Load(); known != nil {
+		for _, s := range (*known)() {
+			if s.Suffrage == raft.Voter {
+				return []byte(s.ID)
+			}
+		}
+	}
+	return id
 }
 
 func (w *wire) number() uint64 {
@@ -225,6 +281,7 @@ func (w *wire) close() error {
 		err = c.Close()
 	}
 	w.interrupt(true)
+	w.once.Do(func() { close(w.stop) })
 	return err
 }
 
