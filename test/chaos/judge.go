@@ -26,6 +26,9 @@ const (
 	ends   = 30 * time.Second
 )
 
+// reads is how much later than a line was written the log of vcd may be read, on a busy machine.
+const reads = 10 * time.Second
+
 // apart is the tolerance for a loss that is seen after what it ended or let begin. It covers the kernel's ticks, and how often
 // processes, power and events are listed.
 const apart = 3 * time.Second
@@ -93,11 +96,11 @@ func endedWith(losses []Loss, i watch.Instance) bool {
 		if l.Daemon { // the next one ends what it finds half started
 			return l.At.Sub(i.Started) < starts && i.Seen.After(l.At.Add(-apart)) && i.Seen.Before(l.At.Add(starts))
 		}
-		within := apart
+		before, after := apart, apart
 		if l.Domain != "" {
-			within = ends
+			before, after = reads, ends
 		}
-		return i.Seen.After(l.At.Add(-apart)) && i.Seen.Before(l.At.Add(within))
+		return i.Seen.After(l.At.Add(-before)) && i.Seen.Before(l.At.Add(after))
 	})
 }
 

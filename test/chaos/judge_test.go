@@ -65,6 +65,7 @@ func TestRestarts(t *testing.T) {
 		{"libvirtd was killed while it started it", []watch.Instance{process(1, "h1", false, 0, 8), process(2, "h1", false, 30, 0)}, []Loss{{At: at(3), Host: "h1", Daemon: true}}, 0, 1},
 		{"libvirtd was killed while it ran", []watch.Instance{process(1, "h1", false, 0, 50), process(2, "h1", false, 70, 0)}, []Loss{{At: at(50), Host: "h1", Daemon: true}}, 1, 0},
 		{"stopped by its host, which took long", []watch.Instance{process(1, "h1", false, 0, 50), process(2, "h1", false, 70, 0)}, []Loss{{At: at(39), Host: "h1", Domain: "ek-a-g-0"}}, 0, 1},
+		{"stopped by its host, whose log was read late", []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h1", false, 50, 0)}, []Loss{{At: at(25), Host: "h1", Domain: "ek-a-g-0"}}, 0, 1},
 		{"stopped long after", []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h2", false, 70, 0)}, []Loss{{At: at(40), Host: "h1", Domain: "ek-a-g-0"}}, 1, 0},
 		{"another VM was stopped by its host", []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h1", false, 50, 0)}, []Loss{{At: at(20), Host: "h1", Domain: "ek-b-g-0"}}, 1, 0},
 		{"for no reason", []watch.Instance{process(1, "h1", false, 0, 20), process(2, "h2", false, 50, 0)}, nil, 1, 0},
