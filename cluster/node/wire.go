@@ -148,10 +148,10 @@ func (w *wire) pass() {
 	}
 }
 
-// vouch has raft judge a request for a vote by term and log alone, as Raft's paper does (Ongaro and Ousterhout 2014, section 5.2). Raft 1.7.3 also
-// refuses where the candidate is no voter by this server's own log, which may lack the entry that made it one: if the leader is lost then, the candidate
-// gets no majority, and the log of this server is too short to lead. Certificates keep strangers away, and a server that was removed lacks an
-// entry that a majority has. The id in the request serves for nothing but that check, so a voter's that this server knows takes its place.
+// vouch has raft judge a server that is to get its vote by term and log alone, as Raft's paper does (Ongaro and Ousterhout 2014, section 5.2). Raft 1.7.3
+// refuses a candidate that is no voter by this server's own log, which may lack the entry that made it one: if the leader is lost then, the candidate
+// gets no majority, and the log of this server is too short to lead. It goes on refusing servers that its log does not name at all: those that were removed,
+// or were lost with a quorum.
 func (w *wire) vouch(command any) any {
 	switch r := command.(type) {
 	case *raft.RequestVoteRequest:
@@ -166,14 +166,25 @@ func (w *wire) vouch(command any) any {
 	return command
 }
 
-// voter is the id of a server that votes by this server's own log; id where none is known.
-func (w *wire) voter(id []byte) []byte {
-	if known := w.servers.Load(); known != nil {
-		for _, s := range (*known)() {
-			if s.Suffrage == raft.Voter {
-				return []byte(s.ID)
-			}
+// voter is the id by which raft judges the candidate: its own, or that of a voter if this server's log names it as one without a vote.
+func (w *wire) voter(candidate []byte) []byte {
+	known := w.servers.Load()
+	if known == nil {
+		return candidate
+	}
+	id, named := candidate, false
+	for _, s := range (*known)() {
+		switch {
+		case s.Suffrage == raft.Voter && s.ID == raft.ServerID(candidate):
+			return candidate
+		case s.Suffrage == raft.Voter:
+			id = []byte(s.ID)
+		case s.ID == raft.ServerID(candidate):
+			named = true
 		}
+	}
+	if !named {
+		return candidate
 	}
 	return id
 }

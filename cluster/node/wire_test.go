@@ -71,3 +71,24 @@ func TestErrorsOfEntriesAreDelayed(t *testing.T) {
 		took("entries when raft ends", func() error { return send(entries) }, true, 100*time.Millisecond)
 	})
 }
+
+// Raft judges a voter and a stranger by their own names, and a server without a vote as if it had one.
+func TestNameInRequestsForVotes(t *testing.T) {
+	w := newWire(nil, nil)
+	if got := w.vouch(&raft.RequestVoteRequest{RPCHeader: raft.RPCHeader{ID: []byte("s3")}}).(*raft.RequestVoteRequest); string(got.ID) != "s3" {
+		t.Errorf("no raft runs, and s3 is named %s", got.ID)
+	}
+	servers := func() []raft.Server {
+		return []raft.Server{{ID: "s1", Suffrage: raft.Voter}, {ID: "s2", Suffrage: raft.Voter}, {ID: "s3", Suffrage: raft.Nonvoter}}
+	}
+	w.servers.Store(&servers)
+	for candidate, want := range map[string]string{"s1": "s1", "s2": "s2", "s3": "s2", "s9": "s9", "": ""} {
+		asked := &raft.RequestPreVoteRequest{RPCHeader: raft.RPCHeader{ID: []byte(candidate)}}
+		if got := w.vouch(asked).(*raft.RequestPreVoteRequest); string(got.ID) != want || string(asked.ID) != candidate {
+			t.Errorf("%q is named %q, not %q; the sender's own request names %q", candidate, got.ID, want, asked.ID)
+		}
+	}
+	if beat := (&raft.AppendEntriesRequest{}); w.vouch(beat) != any(beat) {
+		t.Error("another request was changed")
+	}
+}
