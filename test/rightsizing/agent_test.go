@@ -65,6 +65,9 @@ func (o *orders) Report(_ context.Context, r agent.Report) error {
 			continue
 		}
 		vm := &o.want.VMs[i]
+		if st.Phase == agent.PhaseStarting { // it waits, or libvirtd ended in its start: it may start still
+			continue
+		}
 		switch vm.MayStart = false; {
 		case st.SourceLost:
 			o.want.VMs = slices.Delete(o.want.VMs, i, i+1)
