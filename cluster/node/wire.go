@@ -107,7 +107,6 @@ type wire struct {
 	requests chan raft.RPC                        // of other servers
 	servers  atomic.Pointer[func() []raft.Server] // by this server's log; nil: raft never ran
 	stop     chan struct{}                        // closed when the transport ends
-	once     sync.Once
 }
 
 // ack is the last message to which a server is known to have agreed.
@@ -285,14 +284,14 @@ func (w *wire) contact(id raft.ServerID) time.Time {
 // Close implements raft.WithClose for an instance of raft that ends.
 func (w *wire) Close() error { return nil }
 
-// close ends the transport.
+// close ends the transport, once.
 func (w *wire) close() error {
 	var err error
 	if c, ok := w.preVoter.(io.Closer); ok {
 		err = c.Close()
 	}
 	w.interrupt(true)
-	w.once.Do(func() { close(w.stop) })
+	close(w.stop)
 	return err
 }
 

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -33,15 +31,7 @@ func TestAPIListen(t *testing.T) {
 	if made.API != at || made.Address != h1.advertise {
 		t.Errorf("API at %s, want %s; members at %s, want %s", made.API, at, made.Address, h1.advertise)
 	}
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, []byte(made.CA), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	api, err := client.New(client.Config{Address: at, CAFile: ca, Token: made.AdminToken})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(api.Close)
+	api := admin(t, made, client.Config{Address: at})
 	k, err := api.MakeJoinToken(t.Context(), v1.JoinTokenRequest{Server: true, Agent: true})
 	if err != nil {
 		t.Fatal(err)

@@ -60,6 +60,21 @@ func (h *host) exec(ctx context.Context) int {
 	return 0
 }
 
+// admin is a client with the admin token of a cluster that was made.
+func admin(t *testing.T, made v1.SetupAnswer, c client.Config) *client.Client {
+	t.Helper()
+	c.CAFile, c.Token = filepath.Join(t.TempDir(), "ca.pem"), made.AdminToken
+	if err := os.WriteFile(c.CAFile, []byte(made.CA), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	api, err := client.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.Close)
+	return api
+}
+
 func newHost(t *testing.T, name string) *host {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "vcd") // short: the kernel allows a socket 107 bytes
@@ -178,17 +193,8 @@ func TestSetupAndRecover(t *testing.T) {
 	if _, err := local.Join(t.Context(), v1.SetupJoin{Token: "ekj1.x", Addresses: []string{h1.advertise}}); !client.IsProblem(err, v1.ProblemExists) {
 		t.Errorf("join of a member: %v", err)
 	}
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, []byte(made.CA), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	dial := func(addresses ...string) *client.Client {
-		c, err := client.New(client.Config{Address: strings.Join(addresses, ","), CAFile: ca, Token: made.AdminToken})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(c.Close)
-		return c
+		return admin(t, made, client.Config{Address: strings.Join(addresses, ",")})
 	}
 	api := dial(h1.advertise)
 	for _, h := range []*host{h2, h3} {

@@ -87,15 +87,7 @@ func TestMetricNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca := t.TempDir() + "/ca.pem"
-	if err := os.WriteFile(ca, []byte(made.CA), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	api, err := client.New(client.Config{Address: h1.advertise, CAFile: ca, Token: made.AdminToken})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(api.Close)
+	api := admin(t, made, client.Config{Address: h1.advertise})
 	k, err := api.MakeJoinToken(t.Context(), v1.JoinTokenRequest{Server: true, Agent: true})
 	if err != nil {
 		t.Fatal(err)

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -86,17 +84,8 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, []byte(made.CA), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	dial := func(addresses ...string) *client.Client {
-		c, err := client.New(client.Config{Address: strings.Join(addresses, ","), CAFile: ca, Token: made.AdminToken, Patience: patience.Within(30 * time.Second)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(c.Close)
-		return c
+		return admin(t, made, client.Config{Address: strings.Join(addresses, ","), Patience: patience.Within(30 * time.Second)})
 	}
 	for _, h := range all[1:] {
 		k, err := dial(addresses[0]).MakeJoinToken(t.Context(), v1.JoinTokenRequest{Server: true, Agent: true})

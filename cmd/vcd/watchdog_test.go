@@ -93,15 +93,7 @@ func TestWatchdogLeavesTheConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(ca, []byte(made.CA), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	api, err := client.New(client.Config{Address: h.advertise, CAFile: ca, Token: made.AdminToken})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(api.Close)
+	api := admin(t, made, client.Config{Address: h.advertise})
 	if _, err := api.AddImage(t.Context(), v1.ImageSpec{Name: "tiny", Kind: "kernel", File: "/boot/tiny"}); err != nil {
 		t.Fatal(err)
 	}
