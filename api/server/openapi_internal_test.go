@@ -21,7 +21,11 @@ func TestOpenAPIRules(t *testing.T) {
 			Parameters                        []struct{ Name, Description string }
 			Responses                         map[string]struct{ Content map[string]any }
 		}
-		Components struct{ Schemas map[string]any }
+		Components struct {
+			Schemas map[string]struct {
+				Properties map[string]struct{ Description string }
+			}
+		}
 	}
 	if err := json.Unmarshal(answer.Body.Bytes(), &doc); err != nil {
 		t.Fatalf("%v: %s", err, answer.Body)
@@ -29,7 +33,12 @@ func TestOpenAPIRules(t *testing.T) {
 	if len(doc.Servers) == 0 {
 		t.Error("the document names no server")
 	}
-	for name := range doc.Components.Schemas {
+	for name, schema := range doc.Components.Schemas {
+		for property, p := range schema.Properties {
+			if p.Description == "" {
+				t.Errorf("property %s of schema %s is not described", property, name)
+			}
+		}
 		// A Gap is what a message of the stream of events holds, which no schema can say.
 		if name != "Gap" && !strings.Contains(answer.Body.String(), `"#/components/schemas/`+name+`"`) {
 			t.Errorf("nothing refers to the schema %s", name)

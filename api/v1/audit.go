@@ -10,16 +10,16 @@ type AuditList struct {
 
 // AuditRecord says who asked for what, and what came of it.
 type AuditRecord struct {
-	At      time.Time   `json:"at"`
+	At      time.Time   `json:"at" doc:"When it was answered, by the clock of the server."`
 	Server  string      `json:"server" doc:"The server that answered."`
 	Seq     uint64      `json:"seq" doc:"Number of the record on its server. Server and number name the record."`
-	Actor   AuditActor  `json:"actor"`
+	Actor   AuditActor  `json:"actor" doc:"Who asked."`
 	Verb    string      `json:"verb" doc:"The id of the operation in this document, or what a member did by itself (issueCertificate, renewCertificate), or what was refused (unauthenticated, connection-refused, join-refused, refusals)."`
-	Object  AuditObject `json:"object"`
+	Object  AuditObject `json:"object" doc:"What it was done to."`
 	Outcome string      `json:"outcome" enum:"ok,refused,failed" doc:"refused: 401, 403, 429; failed: any other error."`
 	Status  int         `json:"status,omitempty" doc:"HTTP status of the answer; none where nothing was answered by HTTP."`
 	Count   uint64      `json:"count,omitempty" doc:"How many the record stands for, if more than one may be."`
-	Detail  string      `json:"detail,omitempty"`
+	Detail  string      `json:"detail,omitempty" doc:"The outcome in words, where there is more to say."`
 }
 
 // AuditActor is who asked.
@@ -32,6 +32,6 @@ type AuditActor struct {
 
 // AuditObject is what was asked about.
 type AuditObject struct {
-	Kind string `json:"kind,omitempty"`
-	Name string `json:"name,omitempty"`
+	Kind string `json:"kind,omitempty" doc:"What kind of thing it is: vc, host, token and so on."`
+	Name string `json:"name,omitempty" doc:"Its name, or its id where it has no name."`
 }

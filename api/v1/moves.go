@@ -23,8 +23,8 @@ type Plan struct {
 	AverageYieldAfter  float64   `json:"averageYieldAfter" doc:"Mean yield of the virtual clusters after, as predicted."`
 	UpperBound         float64   `json:"upperBound" doc:"No placement, whatever it moves, gives a greater least yield."`
 	Moves              []Move    `json:"moves" nullable:"false" doc:"In order; empty: nothing is worth moving, or nothing has to."`
-	CreatedAt          time.Time `json:"createdAt,omitzero"`
-	EndedAt            time.Time `json:"endedAt,omitzero"`
+	CreatedAt          time.Time `json:"createdAt,omitzero" doc:"When it was made."`
+	EndedAt            time.Time `json:"endedAt,omitzero" doc:"When it ended; left out while it goes on."`
 	Effort             int64     `json:"effort" doc:"Deterministic steps that the planner was given."`
 	Basis              uint64    `json:"basis" doc:"Log index of the state that it was made on."`
 	ModifyIndex        uint64    `json:"modifyIndex" doc:"Log index of its last change; its ETag, in quotes."`
@@ -73,9 +73,9 @@ type Migration struct {
 	BytesBudget    *Size         `json:"bytesBudget,omitempty" doc:"Most bytes that it may send: beyond them it is aborted. Left out: no bound."`
 	BytesMoved     Size          `json:"bytesMoved" doc:"Bytes that it has sent, memory and disks, as the hypervisor counted them; while it runs, as last heard of."`
 	DowntimeMs     int64         `json:"downtimeMs" doc:"How long the guest stood still at the hand-over, milliseconds; 0 until it is done, or where the hypervisor does not report it."`
-	Options        MoveOptions   `json:"options"`
-	OpenedAt       time.Time     `json:"openedAt"`
-	EndedAt        time.Time     `json:"endedAt,omitzero"`
+	Options        MoveOptions   `json:"options" doc:"How the hypervisor is to move it."`
+	OpenedAt       time.Time     `json:"openedAt" doc:"When it was decided."`
+	EndedAt        time.Time     `json:"endedAt,omitzero" doc:"When it ended; left out while it goes on."`
 	Progress       *MoveProgress `json:"progress,omitempty" doc:"How far it is, while it runs and its host reports it."`
 	ModifyIndex    uint64        `json:"modifyIndex" doc:"Log index of its last change; its ETag, in quotes."`
 }
@@ -106,7 +106,7 @@ type MoveProgress struct {
 
 // PlanResult is the answer to what makes a plan or puts it in force.
 type PlanResult struct {
-	Plan      Plan       `json:"plan"`
+	Plan      Plan       `json:"plan" doc:"The plan."`
 	Operation *Operation `json:"operation,omitempty" doc:"What to wait on; left out in a dry run, and where nothing moves."`
 	DryRun    bool       `json:"dryRun" doc:"Nothing was changed."`
 	Replayed  bool       `json:"replayed" doc:"The answer to an idempotency key that was used before."`
@@ -133,7 +133,7 @@ type Drain struct {
 	Reason      string    `json:"reason,omitempty" doc:"The operator's reason."`
 	By          string    `json:"by,omitempty" doc:"Who asked for it."`
 	Text        string    `json:"text,omitempty" doc:"How far it is, in words; where it ended, why."`
-	Since       time.Time `json:"since,omitzero"`
+	Since       time.Time `json:"since,omitzero" doc:"When it began."`
 	Deadline    time.Time `json:"deadline,omitzero" doc:"When no further move begins; left out: never."`
 	OnBlocked   string    `json:"onBlocked,omitempty" enum:"stop,skip,shutdown" doc:"What becomes of VMs that cannot move: the drain is refused, they stay, or they are shut down."`
 	BytesBudget *Size     `json:"bytesBudget,omitempty" doc:"Most bytes that its moves may send; left out: no bound."`

@@ -18,7 +18,7 @@ type RightsizingPatch struct {
 
 // Rightsizing is what was reclaimed of what was declared, or in the shadow what would be.
 type Rightsizing struct {
-	Mode           string            `json:"mode" enum:"off,shadow,on"`
+	Mode           string            `json:"mode" enum:"off,shadow,on" doc:"off: needs are as declared. shadow: estimates are shown and not in force. on: they are in force."`
 	Needs          string            `json:"needs" doc:"For a virtual cluster that names none."`
 	Aggressiveness string            `json:"aggressiveness" doc:"For a virtual cluster that names none."`
 	EvaluatedAt    time.Time         `json:"evaluatedAt,omitzero" doc:"Last look at what VMs need; left out: none since this server began to lead."`
@@ -31,9 +31,9 @@ type Rightsizing struct {
 
 // RightsizedVM is what one VM is given.
 type RightsizedVM struct {
-	VM             string  `json:"vm"`
-	VirtualCluster string  `json:"virtualCluster"`
-	Host           string  `json:"host"`
+	VM             string  `json:"vm" doc:"Name of the VM."`
+	VirtualCluster string  `json:"virtualCluster" doc:"Name of its virtual cluster."`
+	Host           string  `json:"host" doc:"Name of its host."`
 	CPU            float64 `json:"cpu" doc:"Declared, cores."`
 	Need           float64 `json:"need" doc:"Estimated for each VM of its group, cores; in the shadow it is not in force."`
 	Memory         Size    `json:"memory" doc:"Declared, bytes."`
@@ -47,17 +47,17 @@ type RightsizedVM struct {
 
 // RightsizingHour is what rightsizing did in an hour. VM-minutes count each VM for each minute.
 type RightsizingHour struct {
-	From        time.Time `json:"from"`
-	Mode        string    `json:"mode" enum:"shadow,on"`
+	From        time.Time `json:"from" doc:"When the hour began."`
+	Mode        string    `json:"mode" enum:"shadow,on" doc:"What rightsizing did then."`
 	Minutes     float64   `json:"minutes" doc:"That were looked at."`
 	Reclaimed   Resources `json:"reclaimed" doc:"On average."`
-	VMMinutes   float64   `json:"vmMinutes"`
+	VMMinutes   float64   `json:"vmMinutes" doc:"VM-minutes that were looked at."`
 	ShortCPU    float64   `json:"shortCPUMinutes" doc:"VM-minutes in which CPU would have been held back, or was."`
 	ShortMemory float64   `json:"shortMemoryMinutes" doc:"VM-minutes in which memory would have been short, or was."`
 	WorstCPU    float64   `json:"worstCPU" doc:"Cores by which a VM was short at the worst."`
 	WorstMemory Size      `json:"worstMemory" doc:"Bytes, likewise."`
-	WorstVM     string    `json:"worstVM,omitempty"`
-	Preempted   int       `json:"preempted"`
+	WorstVM     string    `json:"worstVM,omitempty" doc:"The VM that was short by most."`
+	Preempted   int       `json:"preempted" doc:"VMs that were preempted."`
 }
 
 // Admission is by what new VMs are placed beside VMs whose needs are estimated.
@@ -66,23 +66,23 @@ type Admission struct {
 	Quality *float64       `json:"quality,omitempty" doc:"Share of the looks at VMs in the last period at which a VM had the CPU and the memory that it could use, or in the shadow would have; left out: not known yet."`
 	Target  float64        `json:"target" doc:"Quality above which the factors fall; below it they rise where it falls."`
 	Margins []Margin       `json:"margins" nullable:"false" doc:"One for each aggressiveness; none where rightsizing is off."`
-	Hosts   []HostHeadroom `json:"hosts" nullable:"false"`
+	Hosts   []HostHeadroom `json:"hosts" nullable:"false" doc:"What each host has for new VMs."`
 }
 
 // Margin is by what factor an estimated need counts where new VMs are placed, up to what was declared.
 type Margin struct {
-	Aggressiveness string  `json:"aggressiveness" enum:"conservative,balanced,aggressive"`
+	Aggressiveness string  `json:"aggressiveness" enum:"conservative,balanced,aggressive" doc:"Of which virtual clusters it is."`
 	Factor         float64 `json:"factor" doc:"Now (P)."`
 	Start          float64 `json:"start" doc:"As rightsizing is switched on, and with a new leader."`
-	Min            float64 `json:"min"`
-	Max            float64 `json:"max"`
+	Min            float64 `json:"min" doc:"The smallest that the factor becomes."`
+	Max            float64 `json:"max" doc:"The largest that the factor becomes."`
 	K1             float64 `json:"k1" doc:"Share of what was declared that a VM is given beside what is forecast."`
 	K2             float64 `json:"k2" doc:"Standard deviations of the forecast that it is given beside that."`
 }
 
 // HostHeadroom is what a host has for new VMs. CPU is at the least yields that all accept: a VM takes its need times its least yield of it.
 type HostHeadroom struct {
-	Host      string            `json:"host"`
+	Host      string            `json:"host" doc:"Name of the host."`
 	Needs     Resources         `json:"needs" doc:"What VMs with estimated needs are thought to need there."`
 	CountAs   Resources         `json:"countAs" doc:"What that counts as where new VMs are placed."`
 	Estimated Resources         `json:"estimated" doc:"Room for new VMs if estimates are right."`
@@ -97,6 +97,6 @@ type HostAvailability struct {
 	CPU     float64   `json:"cpu" doc:"Cores; 0 where it is overloaded."`
 	Memory  Size      `json:"memory" doc:"Bytes; 0 where it is overloaded."`
 	Used    Resources `json:"used" doc:"By its VMs, in its last step: CPU on average, memory at most."`
-	HeardAt time.Time `json:"heardAt"`
+	HeardAt time.Time `json:"heardAt" doc:"When the host reported it."`
 	Ignored string    `json:"ignored,omitempty" doc:"Why it counts for nothing: it is too old."`
 }

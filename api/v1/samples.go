@@ -12,9 +12,9 @@ const (
 type Samples struct {
 	VM          string       `json:"vm" doc:"Its name."`
 	Host        string       `json:"host" doc:"The host that keeps the figures."`
-	Resource    string       `json:"resource" enum:"cpu,memory"`
-	Unit        string       `json:"unit" enum:"cores,bytes"`
-	Resolution  string       `json:"resolution" enum:"raw,1m,5m,1h"`
+	Resource    string       `json:"resource" enum:"cpu,memory" doc:"What was measured."`
+	Unit        string       `json:"unit" enum:"cores,bytes" doc:"Unit of all values: cores of cpu, bytes of memory."`
+	Resolution  string       `json:"resolution" enum:"raw,1m,5m,1h" doc:"How fine the steps are."`
 	StepSeconds int          `json:"stepSeconds" doc:"How long a step is."`
 	KeptSeconds int          `json:"keptSeconds" doc:"How far back steps of this resolution are kept."`
 	Items       []SampleStep `json:"items" doc:"Oldest first. A step in which nothing was measured is missing; the last may not have ended."`
@@ -24,8 +24,8 @@ type Samples struct {
 type Forecast struct {
 	VM          string    `json:"vm" doc:"Its name."`
 	Host        string    `json:"host" doc:"The host that keeps the forecast."`
-	Resource    string    `json:"resource" enum:"cpu,memory"`
-	Unit        string    `json:"unit" enum:"cores,bytes"`
+	Resource    string    `json:"resource" enum:"cpu,memory" doc:"What is forecast."`
+	Unit        string    `json:"unit" enum:"cores,bytes" doc:"Unit of all values: cores of cpu, bytes of memory."`
 	StepSeconds int       `json:"stepSeconds" doc:"How long a step is."`
 	Until       time.Time `json:"until,omitzero" doc:"The end of the last step that was measured; left out if none was."`
 	Trusted     bool      `json:"trusted" doc:"Whether decisions may rest on it. If not, the declared need counts."`
@@ -41,19 +41,19 @@ type Forecast struct {
 // ForecastStep is what one step will bring.
 type ForecastStep struct {
 	At    time.Time  `json:"at" doc:"When it begins."`
-	Mean  float64    `json:"mean"`
+	Mean  float64    `json:"mean" doc:"Expected value, in the unit of the forecast."`
 	Sd    float64    `json:"sd" doc:"Standard deviation of the value."`
 	Int50 [2]float64 `json:"int50" doc:"The value is within with a probability of 50%."`
-	Int80 [2]float64 `json:"int80"`
-	Int95 [2]float64 `json:"int95"`
-	Int99 [2]float64 `json:"int99"`
+	Int80 [2]float64 `json:"int80" doc:"The same with 80%."`
+	Int95 [2]float64 `json:"int95" doc:"The same with 95%."`
+	Int99 [2]float64 `json:"int99" doc:"The same with 99%."`
 }
 
 // ForecastModel is how good one model has been on this VM, and how much it has to say.
 type ForecastModel struct {
-	Name     string                `json:"name"`
+	Name     string                `json:"name" doc:"Name of the model."`
 	Share    float64               `json:"share" doc:"Its part in the mixture now, 0 to 1; 1 of the mixture itself."`
-	Horizons []ForecastCalibration `json:"horizons"`
+	Horizons []ForecastCalibration `json:"horizons" doc:"How good it has been, by horizon."`
 }
 
 // ForecastCalibration is how good forecasts of one horizon have been. Old ones fade: one of 200 steps ago counts a third.
@@ -62,9 +62,9 @@ type ForecastCalibration struct {
 	Values  float64 `json:"values" doc:"How many values it rests on, faded ones in part."`
 	Pinball float64 `json:"pinball" doc:"Mean pinball loss over the quantiles, in the unit of the resource."`
 	In50    float64 `json:"in50" doc:"Share of the values that came within the interval of 50%."`
-	In80    float64 `json:"in80"`
-	In95    float64 `json:"in95"`
-	In99    float64 `json:"in99"`
+	In80    float64 `json:"in80" doc:"The same of the interval of 80%."`
+	In95    float64 `json:"in95" doc:"The same of the interval of 95%."`
+	In99    float64 `json:"in99" doc:"The same of the interval of 99%."`
 	Above   float64 `json:"above" doc:"Share of the values above the upper end of the interval of 95%."`
 }
 

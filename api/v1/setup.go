@@ -38,33 +38,33 @@ type SetupAnswer struct {
 
 // Member is a vcd of the cluster.
 type Member struct {
-	Name     string    `json:"name"`
-	Server   bool      `json:"server"`
-	Agent    bool      `json:"agent"`
-	Address  string    `json:"address"`
+	Name     string    `json:"name" doc:"Name of the member, and of its host."`
+	Server   bool      `json:"server" doc:"Whether it keeps the log."`
+	Agent    bool      `json:"agent" doc:"Whether it runs VMs."`
+	Address  string    `json:"address" doc:"Where other members reach it."`
 	Version  string    `json:"version,omitempty" doc:"Of its software: a server's as the leader recorded it; of a member that is an agent alone, what it says in gossip, a hint. Empty if it is not known."`
-	JoinedAt time.Time `json:"joinedAt"`
+	JoinedAt time.Time `json:"joinedAt" doc:"When it was let in."`
 	Gossip   string    `json:"gossip" doc:"there, or silent: a hint of the members' own talk, never proof."`
 	// Of a server.
-	Leader  bool    `json:"leader,omitempty"`
-	Voter   bool    `json:"voter,omitempty"`
-	Healthy bool    `json:"healthy,omitempty"`
+	Leader  bool    `json:"leader,omitempty" doc:"Whether it leads."`
+	Voter   bool    `json:"voter,omitempty" doc:"Whether it votes."`
+	Healthy bool    `json:"healthy,omitempty" doc:"Whether the leader finds it well."`
 	Contact float64 `json:"contact,omitempty" doc:"Seconds since it last answered the leader; below 0: it has not answered this one yet."`
 	Behind  uint64  `json:"behind,omitempty" doc:"Entries in force that its state does not hold yet."`
-	Trouble string  `json:"trouble,omitempty"`
+	Trouble string  `json:"trouble,omitempty" doc:"Why it is not well."`
 	SlowLog string  `json:"slowLog,omitempty" doc:"What is to be said of its log, if appends to that are slow."`
 	// Of an agent: its host's lease.
-	Lease string `json:"lease,omitempty"`
+	Lease string `json:"lease,omitempty" doc:"State of the lease, as of a host."`
 }
 
 // JoinTokenRequest asks for a token that lets one member in.
 type JoinTokenRequest struct {
-	Server  bool     `json:"server,omitempty"`
-	Agent   bool     `json:"agent,omitempty"`
+	Server  bool     `json:"server,omitempty" doc:"Let the member in as a server."`
+	Agent   bool     `json:"agent,omitempty" doc:"Let the member in as an agent."`
 	NoVote  bool     `json:"noVote,omitempty" doc:"A server that follows the log and never votes: it takes requests, and does not count for a majority."`
 	For     string   `json:"for,omitempty" maxLength:"63" pattern:"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$" patternDescription:"the name of a member, a DNS label in lower case" doc:"Name of the member that it lets in, and no other; also one that is in the cluster already and lost what it had. Its old certificates count no more then."`
 	Seconds *float64 `json:"seconds,omitempty" minimum:"60" maximum:"604800" doc:"Life of the token: 60 to 604800; default 3600."`
-	Comment string   `json:"comment,omitempty" maxLength:"200"`
+	Comment string   `json:"comment,omitempty" maxLength:"200" doc:"What it is for."`
 }
 
 func (q *JoinTokenRequest) check(fault func(field, format string, args ...any)) {
@@ -78,15 +78,15 @@ func (q *JoinTokenRequest) check(fault func(field, format string, args ...any)) 
 
 // JoinToken lets one member in, once.
 type JoinToken struct {
-	ID      string    `json:"id"`
+	ID      string    `json:"id" doc:"Id of the token; no secret."`
 	Token   string    `json:"token,omitempty" doc:"Shown once, when it is made."`
-	Server  bool      `json:"server"`
-	Agent   bool      `json:"agent"`
-	NoVote  bool      `json:"noVote,omitempty"`
+	Server  bool      `json:"server" doc:"Whether the member becomes a server."`
+	Agent   bool      `json:"agent" doc:"Whether the member becomes an agent."`
+	NoVote  bool      `json:"noVote,omitempty" doc:"Whether the server never votes."`
 	For     string    `json:"for,omitempty" maxLength:"63" pattern:"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$" patternDescription:"the name of a member, a DNS label in lower case" doc:"The one member that it lets in, if it names one."`
-	Until   time.Time `json:"until"`
-	UsedBy  string    `json:"usedBy,omitempty"`
-	Comment string    `json:"comment,omitempty"`
+	Until   time.Time `json:"until" doc:"When it expires."`
+	UsedBy  string    `json:"usedBy,omitempty" doc:"The member that used it; it lets no other in."`
+	Comment string    `json:"comment,omitempty" doc:"What it is for."`
 }
 
 // LeaderRequest hands leadership on.
@@ -96,7 +96,7 @@ type LeaderRequest struct {
 
 // ReasonRequest comes with what an operator has to answer for.
 type ReasonRequest struct {
-	Reason string `json:"reason,omitempty" maxLength:"500"`
+	Reason string `json:"reason,omitempty" maxLength:"500" doc:"Why it is done; stands in the events and the audit log."`
 }
 
 // FenceRequest is for the fence device of a host.
@@ -106,23 +106,23 @@ type FenceRequest struct {
 
 // Acknowledgement is an answer in words.
 type Acknowledgement struct {
-	Text string `json:"text"`
+	Text string `json:"text" doc:"What was done, or would be done in a dry run."`
 }
 
 // Snapshot is a saved state of the cluster.
 type Snapshot struct {
-	Cluster         string    `json:"cluster"`
-	Index           uint64    `json:"index"`
-	Term            uint64    `json:"term"`
-	Epoch           uint64    `json:"epoch"`
-	Time            time.Time `json:"time"`
-	Server          string    `json:"server"`
-	Version         string    `json:"version"`
-	Hosts           int       `json:"hosts"`
-	Members         int       `json:"members"`
-	VirtualClusters int       `json:"virtualClusters"`
-	VMs             int       `json:"vms"`
-	Images          int       `json:"images"`
+	Cluster         string    `json:"cluster" doc:"Id of the cluster."`
+	Index           uint64    `json:"index" doc:"Log index of the last change in it."`
+	Term            uint64    `json:"term" doc:"Term of that change."`
+	Epoch           uint64    `json:"epoch" doc:"Epoch of the cluster then."`
+	Time            time.Time `json:"time" doc:"When it was saved."`
+	Server          string    `json:"server" doc:"The server that saved it."`
+	Version         string    `json:"version" doc:"Version of the software that saved it."`
+	Hosts           int       `json:"hosts" doc:"Number of hosts."`
+	Members         int       `json:"members" doc:"Number of members."`
+	VirtualClusters int       `json:"virtualClusters" doc:"Number of virtual clusters."`
+	VMs             int       `json:"vms" doc:"Number of VMs."`
+	Images          int       `json:"images" doc:"Number of images."`
 }
 
 // TokenRequest asks for a token of the API.
@@ -136,22 +136,22 @@ type TokenRequest struct {
 type Token struct {
 	ID       string     `json:"id,omitempty" doc:"16 hex digits; also stands in the token. Empty in the answer of a dry run."`
 	Token    string     `json:"token,omitempty" doc:"ekt_ID.SECRET. Shown once, when it is made."`
-	Name     string     `json:"name"`
-	Role     string     `json:"role"`
+	Name     string     `json:"name" doc:"What it is for."`
+	Role     string     `json:"role" doc:"What its holder may do."`
 	Until    *time.Time `json:"until,omitempty" doc:"When it expires; left out: never."`
-	MadeAt   *time.Time `json:"madeAt,omitempty"`
+	MadeAt   *time.Time `json:"madeAt,omitempty" doc:"When it was made."`
 	MadeBy   string     `json:"madeBy,omitempty" doc:"Who asked for it."`
 	LastUsed *time.Time `json:"lastUsed,omitempty" doc:"Behind by up to 10 minutes; left out: not used so far."`
 }
 
 // TokenRevocation is what came of revoking a token, or would come of it.
 type TokenRevocation struct {
-	ID           string `json:"id"`
-	Name         string `json:"name"`
-	Role         string `json:"role"`
-	DryRun       bool   `json:"dryRun,omitempty"`
+	ID           string `json:"id" doc:"Id of the token."`
+	Name         string `json:"name" doc:"What it was for."`
+	Role         string `json:"role" doc:"What its holder could do."`
+	DryRun       bool   `json:"dryRun,omitempty" doc:"Nothing was revoked."`
 	EventStreams int    `json:"eventStreams" doc:"Event streams that it ends on the server that leads."`
 	Consoles     int    `json:"consoles" doc:"Consoles that it ends there."`
 	LongPolls    int    `json:"longPolls" doc:"Long polls that it ends there."`
-	Text         string `json:"text"`
+	Text         string `json:"text" doc:"The outcome in words."`
 }

@@ -10,71 +10,71 @@ type Resources struct {
 
 // List is how the API answers with several things.
 type List[T any] struct {
-	Items []T `json:"items" nullable:"false"`
+	Items []T `json:"items" nullable:"false" doc:"What was found."`
 }
 
 // VirtualCluster is a virtual cluster as it stands.
 type VirtualCluster struct {
-	ID             string    `json:"id"`
-	Name           string    `json:"name"`
+	ID             string    `json:"id" doc:"Id of the virtual cluster; never used again."`
+	Name           string    `json:"name" doc:"Name of the virtual cluster."`
 	State          string    `json:"state" enum:"queued,starting,running,stopping,stopped,degraded,failed,deleting" doc:"queued: not admitted yet. degraded: a VM ended by itself, or the yield is below minYield. failed: no VM runs and none will by itself."`
 	Reason         string    `json:"reason,omitempty" doc:"Why it is queued, degraded or failed."`
 	MinYield       float64   `json:"minYield" doc:"Least yield it was promised."`
 	Yield          float64   `json:"yield" doc:"Its yield now: the least allocation / need of its VMs; 0 while none has an allocation."`
-	OnFull         string    `json:"onFull"`
-	OnHostLoss     string    `json:"onHostLoss"`
-	Needs          string    `json:"needs" enum:"declared,estimated"`
+	OnFull         string    `json:"onFull" doc:"queue: it waits where there is no room. reject: it is refused."`
+	OnHostLoss     string    `json:"onHostLoss" doc:"restart: VMs of a lost host start elsewhere once it is proved to run them no more. keep: they wait for their host."`
+	Needs          string    `json:"needs" enum:"declared,estimated" doc:"What its VMs count as: what was declared, or what is estimated of their use."`
 	Aggressiveness string    `json:"aggressiveness,omitempty" enum:"conservative,balanced,aggressive" doc:"Of its estimates; left out where its needs are declared."`
-	Priority       int       `json:"priority"`
-	Groups         []Group   `json:"groups" nullable:"false"`
+	Priority       int       `json:"priority" doc:"Orders the queue and evictions: the higher starts first and goes last. It never weights a yield."`
+	Groups         []Group   `json:"groups" nullable:"false" doc:"Its groups, in the order of its file."`
 	VMs            VMCount   `json:"vms" doc:"How many of its VMs are in which phase."`
 	Decision       *Decision `json:"decision,omitempty" doc:"The last answer of admission."`
-	CreatedAt      time.Time `json:"createdAt"`
-	QueuedAt       time.Time `json:"queuedAt,omitzero"`
+	CreatedAt      time.Time `json:"createdAt" doc:"When it was created."`
+	QueuedAt       time.Time `json:"queuedAt,omitzero" doc:"When it was queued."`
 	ModifyIndex    uint64    `json:"modifyIndex" doc:"Log index of its last change; its ETag, in quotes."`
 }
 
 // Group is a group of a virtual cluster with what its VMs are given.
 type Group struct {
-	Name       string            `json:"name"`
-	Count      int               `json:"count"`
+	Name       string            `json:"name" doc:"Name of the group."`
+	Count      int               `json:"count" doc:"Number of VMs."`
 	CPU        float64           `json:"cpu" doc:"Declared need of each VM, cores."`
 	Need       float64           `json:"need" doc:"Need of each VM that counts, cores: estimated, or else declared."`
-	VCPUs      int               `json:"vcpus"`
+	VCPUs      int               `json:"vcpus" doc:"Virtual CPUs of each VM."`
 	Memory     Size              `json:"memory" doc:"Of each VM, bytes."`
 	MemoryMin  Size              `json:"memoryMin" doc:"Floor of each VM's balloon, bytes."`
-	Role       string            `json:"role"`
-	Image      string            `json:"image,omitempty"`
-	Boot       *Boot             `json:"boot,omitempty"`
-	Disk       *Disk             `json:"disk,omitempty"`
-	Network    string            `json:"network,omitempty"`
+	Role       string            `json:"role" doc:"core, or elastic: its VMs may be stopped where memory is short, and start again."`
+	Image      string            `json:"image,omitempty" doc:"Image that its VMs start from."`
+	Boot       *Boot             `json:"boot,omitempty" doc:"Kernel that its VMs boot, if not from a disk."`
+	Disk       *Disk             `json:"disk,omitempty" doc:"Disk of each VM."`
+	Network    string            `json:"network,omitempty" doc:"Network that its VMs are connected to."`
 	CloudInit  bool              `json:"cloudInit,omitempty" doc:"Whether cloud-init data was given. The data itself is not shown: it may hold secrets."`
-	Labels     map[string]string `json:"labels,omitempty"`
-	Affinity   *Affinity         `json:"affinity,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty" doc:"Labels of the tenant."`
+	Affinity   *Affinity         `json:"affinity,omitempty" doc:"Which hosts its VMs are to share, to avoid or to use."`
 	Allocation float64           `json:"allocation" doc:"Cores each VM is given; 0 while none runs or starts."`
 	Yield      float64           `json:"yield" doc:"allocation / need."`
 }
 
 // VMCount adds up the phases of VMs.
 type VMCount struct {
-	Total    int `json:"total"`
-	Starting int `json:"starting"`
-	Running  int `json:"running"`
-	Stopping int `json:"stopping"`
-	Stopped  int `json:"stopped"`
-	Failed   int `json:"failed"`
+	Total    int `json:"total" doc:"All VMs."`
+	Starting int `json:"starting" doc:"VMs that start."`
+	Running  int `json:"running" doc:"VMs that run."`
+	Stopping int `json:"stopping" doc:"VMs that stop."`
+	Stopped  int `json:"stopped" doc:"VMs that are stopped."`
+	Failed   int `json:"failed" doc:"VMs that failed."`
 	Lost     int `json:"lost" doc:"Went with their host, and are to be started again."`
 }
 
 // VM is one instance of a group. Many fields: it is one JSON object of the API, whose fields are never removed.
 type VM struct {
-	ID             string    `json:"id"`
+	ID             string    `json:"id" doc:"Id of the VM; never used again."`
 	Name           string    `json:"name" doc:"VC-GROUP-TASK."`
 	Domain         string    `json:"domain" doc:"Name the hypervisor shows."`
 	VirtualCluster string    `json:"virtualCluster" doc:"Name of its virtual cluster."`
-	Group          string    `json:"group"`
+	Group          string    `json:"group" doc:"Name of its group."`
 	Task           int       `json:"task" doc:"Number within the group, from 0."`
-	Host           string    `json:"host"`
+	Host           string    `json:"host" doc:"Name of the host that it is placed on; empty while it is on none."`
 	State          string    `json:"state" doc:"starting, running, paused, stopping, stopped, failed, lost (it went with its host and is to be started again), or unknown while its host cannot be asked."`
 	MovingTo       string    `json:"movingTo,omitempty" doc:"The host that it is moving to; until it is there it counts on both."`
 	Migration      string    `json:"migration,omitempty" doc:"Id of the migration that moves it."`
@@ -88,14 +88,14 @@ type VM struct {
 	Balloon        Size      `json:"balloon" doc:"Bytes it has: the actual size of its balloon; 0: not seen."`
 	Resident       Size      `json:"resident" doc:"Bytes of host memory in use for it."`
 	MemoryUsed     Size      `json:"memoryUsed,omitempty" doc:"Bytes it uses of its memory: its balloon less what its guest reports as available; where the guest reports nothing, resident. Left out where neither is known."`
-	VCPUs          int       `json:"vcpus"`
+	VCPUs          int       `json:"vcpus" doc:"Number of its virtual CPUs."`
 	Generation     uint64    `json:"generation" doc:"How many times it was started."`
 	SampledAt      time.Time `json:"sampledAt,omitzero" doc:"When cap, used, balloon, resident and memoryUsed were measured."`
 }
 
 // Host is a machine and what it gives. Many fields: it is one JSON object of the API, whose fields are never removed.
 type Host struct {
-	Name         string            `json:"name"`
+	Name         string            `json:"name" doc:"Name of the host."`
 	State        string            `json:"state" doc:"ready, cordoned, draining (VMs leave it), drained (its hypervisor says that none of ours is left), unreachable (its agent or its hypervisor does not answer), lost (proved to run nothing), or unknown (not heard of yet)."`
 	Lease        string            `json:"lease" doc:"held, over (not renewed in time), lost (proved to be over), or unknown (not renewed since this leader leads)."`
 	Heard        float64           `json:"heard" doc:"Seconds since its agent last renewed its lease; below 0: not since this leader leads."`
@@ -107,13 +107,13 @@ type Host struct {
 	Pressure     *Pressure         `json:"pressure,omitempty" doc:"How much work on the machine waits; left out where its kernel does not measure it."`
 	Available    *HostAvailability `json:"available,omitempty" doc:"What the host itself holds to be available for new VMs; left out where it reported none since this leader leads."`
 	Foreign      Resources         `json:"foreign" doc:"What VMs take that are not Evenkeel's: counted, never touched."`
-	ForeignVMs   int               `json:"foreignVMs"`
-	VMs          int               `json:"vms"`
-	Cordoned     bool              `json:"cordoned"`
-	CordonReason string            `json:"cordonReason,omitempty"`
+	ForeignVMs   int               `json:"foreignVMs" doc:"VMs on it that are not Evenkeel's."`
+	VMs          int               `json:"vms" doc:"VMs of Evenkeel on it."`
+	Cordoned     bool              `json:"cordoned" doc:"Whether it takes no new VMs."`
+	CordonReason string            `json:"cordonReason,omitempty" doc:"Why it is cordoned, as the operator said."`
 	Drain        *Drain            `json:"drain,omitempty" doc:"Of a host that is to be emptied: how far it is."`
 	KVM          bool              `json:"kvm" doc:"Hardware virtualization is used; else software emulation."`
-	Software     string            `json:"software"`
+	Software     string            `json:"software" doc:"Its hypervisor and the version."`
 	Error        string            `json:"error,omitempty" doc:"Why what is wanted is not in force on it."`
 	Unmanaged    []string          `json:"unmanaged,omitempty" doc:"VMs that carry this cluster's mark and are unknown to it: reported, never touched."`
 	Synced       uint64            `json:"synced" doc:"Log index up to which what is wanted is in force on it."`
@@ -122,9 +122,9 @@ type Host struct {
 // Pressure is the share of the last ten seconds in which at least one task of the machine waited for the resource, 0 to 1, as its kernel
 // measures it (PSI).
 type Pressure struct {
-	CPU    *float64 `json:"cpu,omitempty"`
-	Memory *float64 `json:"memory,omitempty"`
-	IO     *float64 `json:"io,omitempty"`
+	CPU    *float64 `json:"cpu,omitempty" doc:"Share in which a task waited for a CPU."`
+	Memory *float64 `json:"memory,omitempty" doc:"Share in which a task waited for memory."`
+	IO     *float64 `json:"io,omitempty" doc:"Share in which a task waited for a disk."`
 }
 
 // States of an operation.
@@ -137,7 +137,7 @@ const (
 
 // Operation is a change that a user asked for, and how far it is.
 type Operation struct {
-	ID             string    `json:"id"`
+	ID             string    `json:"id" doc:"Id of the operation."`
 	Kind           string    `json:"kind" doc:"create, scale, start, stop or delete; of moves, rebalance or drain."`
 	VirtualCluster string    `json:"virtualCluster" doc:"Name of the virtual cluster; empty where it is about a plan or a host."`
 	Plan           string    `json:"plan,omitempty" doc:"Id of the plan of moves."`
@@ -146,7 +146,7 @@ type Operation struct {
 	Done           int       `json:"done" doc:"Steps (VMs, moves) done."`
 	Total          int       `json:"total" doc:"Steps in all."`
 	Text           string    `json:"text" doc:"How far it is, in words."`
-	At             time.Time `json:"at"`
+	At             time.Time `json:"at" doc:"When it was asked for."`
 	Index          uint64    `json:"index" doc:"Log index of the change."`
 }
 
@@ -155,8 +155,8 @@ func (o Operation) Ended() bool { return o.State != OperationPending }
 
 // Decision is an answer of admission.
 type Decision struct {
-	At         time.Time    `json:"at,omitzero"`
-	Admitted   bool         `json:"admitted"`
+	At         time.Time    `json:"at,omitzero" doc:"When it was made."`
+	Admitted   bool         `json:"admitted" doc:"Whether the request was admitted."`
 	Summary    string       `json:"summary" doc:"The answer in a sentence."`
 	Hosts      []HostReason `json:"hosts,omitempty" doc:"What each host lacked."`
 	Advice     []string     `json:"advice,omitempty" doc:"What would make it fit."`
@@ -169,7 +169,7 @@ type Decision struct {
 type Change struct {
 	Verb           string `json:"verb" doc:"place, cap, balloon, start, stop or delete."`
 	VM             string `json:"vm,omitempty" doc:"Name of the VM; left out where the change is to a group."`
-	VirtualCluster string `json:"virtualCluster"`
+	VirtualCluster string `json:"virtualCluster" doc:"Name of the virtual cluster that it is about."`
 	Text           string `json:"text" doc:"The step in words and figures."`
 }
 
@@ -179,7 +179,7 @@ type Result struct {
 	VirtualCluster *VirtualCluster `json:"virtualCluster,omitempty" doc:"As it is after the change; in a dry run, as it would be."`
 	Decision       *Decision       `json:"decision,omitempty" doc:"What admission said, where it was asked."`
 	Changes        []Change        `json:"changes" nullable:"false" doc:"What the plan does; in a dry run, what it would do."`
-	DryRun         bool            `json:"dryRun"`
+	DryRun         bool            `json:"dryRun" doc:"Nothing was changed."`
 	Replayed       bool            `json:"replayed" doc:"The answer to an idempotency key that was used before."`
 }
 
@@ -187,16 +187,16 @@ type Result struct {
 type Event struct {
 	Seq    uint64    `json:"seq" doc:"Its number, one more than that of the event before."`
 	Index  uint64    `json:"index" doc:"Log index of the change it belongs to."`
-	At     time.Time `json:"at"`
+	At     time.Time `json:"at" doc:"When it happened, by the clock of the leader."`
 	Kind   string    `json:"kind" doc:"vc-create, vm-running, host-cordoned and so on."`
-	Object string    `json:"object" enum:"vc,vm,host,image,cluster,member,plan"`
-	Name   string    `json:"name"`
-	Text   string    `json:"text"`
+	Object string    `json:"object" enum:"vc,vm,host,image,cluster,member,plan" doc:"What kind of thing it happened to."`
+	Name   string    `json:"name" doc:"Name of the object."`
+	Text   string    `json:"text" doc:"What happened, in words."`
 }
 
 // EventList is a list of events.
 type EventList struct {
-	Items []Event `json:"items" nullable:"false"`
+	Items []Event `json:"items" nullable:"false" doc:"Events in the order of their numbers."`
 	Last  uint64  `json:"last" doc:"Number of the newest event that there was then, whether it is in the list or not: follow from it."`
 }
 
@@ -208,41 +208,41 @@ type Gap struct {
 
 // Image is an entry of the image catalogue.
 type Image struct {
-	Name     string    `json:"name"`
-	Kind     string    `json:"kind" enum:"disk,kernel,initrd"`
-	File     string    `json:"file"`
+	Name     string    `json:"name" doc:"Name by which VC files refer to it."`
+	Kind     string    `json:"kind" enum:"disk,kernel,initrd" doc:"What it is."`
+	File     string    `json:"file" doc:"Path of the file on every host."`
 	Size     Size      `json:"size" doc:"Of the file."`
 	DiskSize Size      `json:"diskSize,omitempty" doc:"disk only: the disk as guests see it; no disk made over it is smaller."`
-	Initrd   string    `json:"initrd,omitempty"`
-	Cmdline  string    `json:"cmdline,omitempty"`
-	AddedAt  time.Time `json:"addedAt,omitzero"`
+	Initrd   string    `json:"initrd,omitempty" doc:"kernel only: the image that is its initial RAM disk."`
+	Cmdline  string    `json:"cmdline,omitempty" doc:"kernel only: the command line that it is booted with."`
+	AddedAt  time.Time `json:"addedAt,omitzero" doc:"When it was added to the catalogue."`
 }
 
 // ClusterStatus is the cluster at a glance.
 // Many fields: it is one JSON object of the API, whose fields are never removed.
 type ClusterStatus struct {
-	ID              string          `json:"id"`
+	ID              string          `json:"id" doc:"Id of the cluster; stands in the mark of every VM."`
 	Version         string          `json:"version" doc:"Of the server that answers."`
 	Leader          string          `json:"leader" doc:"Name of the server that decides."`
 	Index           uint64          `json:"index" doc:"Log index of this answer."`
-	Ready           bool            `json:"ready"`
+	Ready           bool            `json:"ready" doc:"Whether the server that answers can serve requests."`
 	NotReady        string          `json:"notReady,omitempty" doc:"Why it is not ready."`
-	CreatedAt       time.Time       `json:"createdAt"`
+	CreatedAt       time.Time       `json:"createdAt" doc:"When the cluster was made."`
 	MinYield        float64         `json:"minYield" doc:"Least yield of the virtual clusters that run; 1 if none does."`
-	Capacity        Resources       `json:"capacity"`
-	Allowance       Resources       `json:"allowance"`
-	Allocated       Resources       `json:"allocated"`
-	Used            Resources       `json:"used"`
+	Capacity        Resources       `json:"capacity" doc:"What all machines have."`
+	Allowance       Resources       `json:"allowance" doc:"What Evenkeel may use of all hosts."`
+	Allocated       Resources       `json:"allocated" doc:"What the VMs of all hosts are given."`
+	Used            Resources       `json:"used" doc:"What the VMs of all hosts were last seen to use."`
 	Hosts           map[string]int  `json:"hosts" doc:"Number of hosts by state."`
 	VirtualClusters map[string]int  `json:"virtualClusters" doc:"Number of virtual clusters by state."`
-	VMs             VMCount         `json:"vms"`
-	Settings        ClusterSettings `json:"settings"`
+	VMs             VMCount         `json:"vms" doc:"How many VMs are in which phase."`
+	Settings        ClusterSettings `json:"settings" doc:"Settings of the cluster in force."`
 
 	Epoch               uint64      `json:"epoch" doc:"Raised by every restore and recovery."`
 	FencingDisabled     bool        `json:"fencingDisabled" doc:"Leases that run out stop no VM, and prove nothing."`
 	RecoveryFreeze      string      `json:"recoveryFreeze,omitempty" doc:"restore or recovery, after which nothing is started or stopped until every host has said what it runs."`
 	RecoveryFreezeHosts []string    `json:"recoveryFreezeHosts,omitempty" doc:"Hosts that have not said so yet."`
-	Members             []Member    `json:"members,omitempty"`
+	Members             []Member    `json:"members,omitempty" doc:"Servers and agents."`
 	Voters              int         `json:"voters,omitempty" doc:"Servers that vote."`
 	Tolerance           int         `json:"tolerance" doc:"How many of them may fail before the majority is lost."`
 	Format              int         `json:"format,omitempty" doc:"Of the log: the newest that all servers can read."`
@@ -253,19 +253,19 @@ type ClusterStatus struct {
 
 // Condition is a problem that an operator should look at.
 type Condition struct {
-	Severity string `json:"severity" enum:"warning,critical"`
+	Severity string `json:"severity" enum:"warning,critical" doc:"critical: something stands still or may be lost. warning: something will need a hand."`
 	Object   string `json:"object" doc:"cluster, member, host."`
-	Name     string `json:"name"`
-	Text     string `json:"text"`
+	Name     string `json:"name" doc:"Name of the object."`
+	Text     string `json:"text" doc:"What is wrong, and the way out."`
 }
 
 // Explanation says why a virtual cluster has the yield it has, or why it has none.
 type Explanation struct {
-	VirtualCluster string    `json:"virtualCluster"`
-	State          string    `json:"state"`
-	Yield          float64   `json:"yield"`
-	MinYield       float64   `json:"minYield"`
+	VirtualCluster string    `json:"virtualCluster" doc:"Name of the virtual cluster."`
+	State          string    `json:"state" doc:"Its state."`
+	Yield          float64   `json:"yield" doc:"Its yield now: the least of its VMs."`
+	MinYield       float64   `json:"minYield" doc:"Least yield it was promised."`
 	Bottleneck     string    `json:"bottleneck,omitempty" doc:"The host that binds its yield."`
 	Lines          []string  `json:"lines" nullable:"false" doc:"The explanation, line by line."`
-	Decision       *Decision `json:"decision,omitempty"`
+	Decision       *Decision `json:"decision,omitempty" doc:"The last answer of admission."`
 }
