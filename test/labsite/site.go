@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -96,11 +97,20 @@ func (s *Site) Found(ctx context.Context, guest lab.Guest, hosts ...*Host) error
 	if err != nil {
 		return err
 	}
-	for _, h := range hosts {
+	for i, h := range hosts {
+		own := filepath.Join(h.Config(), "root", "evenkeel")
 		if h != first {
-			if err := os.CopyFS(filepath.Join(h.Config(), "root", "evenkeel"), os.DirFS(admin)); err != nil {
+			if err := os.CopyFS(own, os.DirFS(admin)); err != nil {
 				return err
 			}
+		}
+		var servers []string // its own first: the others while that is away
+		for _, s := range slices.Concat(hosts[i:], hosts[:i]) {
+			servers = append(servers, "https://"+s.Port())
+		}
+		conf := fmt.Sprintf("address: %s\ntokenFile: admin.token\ncacert: ca.pem\n", strings.Join(servers, ","))
+		if err := os.WriteFile(filepath.Join(own, "config.yaml"), []byte(conf), 0o600); err != nil {
+			return err
 		}
 		if h.API, err = s.Client(h, strings.TrimSpace(string(token)), filepath.Join(admin, "ca.pem")); err != nil {
 			return err
