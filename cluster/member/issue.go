@@ -12,6 +12,7 @@ import (
 
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/leader"
+	"evenkeel/cluster/node"
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/transport"
@@ -150,6 +151,11 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 	if err := s.CheckJoin(join); err != nil { // before its vote is forgotten
 		return none, fmt.Errorf("join of %s: %w", q.Name, err)
 	}
+	if t.Server {
+		if err := node.CheckAddress(m.node.Servers(), q.Name, q.Address); err != nil {
+			return none, err
+		}
+	}
 	if err := m.forget(ctx, t, q); err != nil {
 		return none, err
 	}
@@ -159,9 +165,18 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 		}
 		return none, fmt.Errorf("join of %s: %w", q.Name, err)
 	}
+	out, err := m.furnish(ctx, t, q, own, join.Machine)
+	if err != nil { // the token is used: the same request would be refused for ever
+		return none, fmt.Errorf("join of %s: its token is used, and it did not get what a member needs: %v; make another token (vcctl cluster join-token --for %[1]s) and join with that: %[3]w", q.Name, err, leader.ErrConflict)
+	}
+	return out, nil
+}
+
+// furnish returns what a member that was just let in needs: its certificate, unless it has its own, and the cluster's keys and servers.
+func (m *Member) furnish(ctx context.Context, t state.JoinToken, q transport.JoinRequest, own *x509.Certificate, machine state.Machine) (out transport.JoinAnswer, err error) {
 	m.port.Recheck() // of the member that had that name before
-	out := transport.JoinAnswer{Cluster: m.identity.Cluster, Servers: m.Servers(), Revoked: m.revocations()}
-	if b, is := m.Readmit(q.Name, join.Machine); is && t.Agent {
+	out = transport.JoinAnswer{Cluster: m.identity.Cluster, Servers: m.Servers(), Revoked: m.revocations()}
+	if b, is := m.Readmit(q.Name, machine); is && t.Agent {
 		out.Agent = &b
 	}
 	id := pki.Identity{Cluster: m.identity.Cluster, Name: q.Name, Server: t.Server, Agent: t.Agent}
@@ -171,21 +186,21 @@ func (m *Member) Admit(ctx context.Context, q transport.JoinRequest) (transport.
 		out.Certificate, err = m.issue(ctx, id, q.Address, []byte(q.Request))
 	}
 	if err != nil {
-		return none, err
+		return out, err
 	}
 	if out.GossipKey, err = readSecret(m.o.Dir, gossipKeyFile); err != nil {
-		return none, fmt.Errorf("key of the gossip: %w", err)
+		return out, fmt.Errorf("key of the gossip: %w", err)
 	}
 	if t.Server && own == nil {
 		key, err := m.ca.KeyPEM()
 		if err != nil {
-			return none, err
+			return out, err
 		}
 		out.CAKey = string(key)
 	}
 	if t.Server {
 		if err := m.node.AddServer(ctx, q.Name, q.Address, false); err != nil {
-			return none, fmt.Errorf("join of %s: make it a server: %w", q.Name, err)
+			return out, fmt.Errorf("make it a server: %w", err)
 		}
 		m.servers.Store(nil)
 		out.Servers = m.Servers()

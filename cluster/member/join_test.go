@@ -4,12 +4,15 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"evenkeel/cluster/leader"
 	"evenkeel/cluster/member"
+	"evenkeel/cluster/node"
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/transport"
@@ -82,6 +85,53 @@ func TestAdmitWithoutToken(t *testing.T) {
 	}
 	if _, err := m.Admit(ctx, q); err == nil || errors.Is(err, state.ErrToken) || !strings.Contains(err.Error(), "address") {
 		t.Errorf("an address without a port: %v", err)
+	}
+}
+
+// What cannot be done for a server that joins is found before its token is used, or the answer says that another token is needed.
+func TestAdmitNotToTheEnd(t *testing.T) {
+	s := newSite(t, 2)
+	m := s.first()
+	ask := func(row state.JoinToken, address string) error {
+		t.Helper()
+		row.Server = true
+		text, _, err := m.NewToken(t.Context(), time.Hour, row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k, err := pki.ParseJoinToken(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := pki.GenerateKey(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request, err := pki.NewRequest(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = m.Admit(t.Context(), transport.JoinRequest{ID: k.ID, Secret: k.Secret, Name: "h2", Address: address, Request: string(request)})
+		return err
+	}
+	if err := ask(state.JoinToken{}, s.at["h1"]); !errors.Is(err, node.ErrRefused) || !strings.Contains(err.Error(), s.at["h1"]+" is the address of server h1") {
+		t.Errorf("the address of another server: %v", err)
+	}
+	if _, known := m.State.Snapshot().Member("h2"); known {
+		t.Error("h2 is a member, and was refused")
+	}
+	key := filepath.Join(s.dirs["h1"], "gossip.key")
+	if err := os.Rename(key, key+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(state.JoinToken{}, "127.0.0.1:1"); !errors.Is(err, leader.ErrConflict) || !strings.Contains(err.Error(), "vcctl cluster join-token --for h2") {
+		t.Errorf("a key is missing: %v", err)
+	}
+	if err := os.Rename(key+".away", key); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(state.JoinToken{For: "h2"}, "127.0.0.1:1"); err != nil {
+		t.Errorf("with another token: %v", err)
 	}
 }
 

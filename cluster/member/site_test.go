@@ -93,7 +93,7 @@ func api(m *member.Member) http.Handler {
 		}
 		a, err := m.Admit(r.Context(), q)
 		switch {
-		case errors.Is(err, leader.ErrNoLeader), errors.Is(err, leader.ErrTimeout), errors.Is(err, node.ErrNotLeader), errors.Is(err, node.ErrRefused):
+		case errors.Is(err, leader.ErrNoLeader), errors.Is(err, leader.ErrTimeout), errors.Is(err, leader.ErrConflict), errors.Is(err, node.ErrNotLeader), errors.Is(err, node.ErrRefused):
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusForbidden)

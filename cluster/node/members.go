@@ -113,14 +113,15 @@ func (n *Node) AddServer(ctx context.Context, id, address string, voter bool) er
 	if id == "" || address == "" {
 		return fmt.Errorf("add server %q at %q: both a name and an address are needed", id, address)
 	}
+	if err := CheckAddress(servers, id, address); err != nil {
+		return err
+	}
 	for _, s := range servers {
 		switch {
 		case s.ID == id && s.Address == address && (s.Voter || !voter):
 			return nil
 		case s.ID == id:
 			voter = voter || s.Voter
-		case s.Address == address:
-			return fmt.Errorf("add server %s: %w: %s is the address of server %s: remove that one first", id, ErrRefused, address, s.ID)
 		}
 	}
 	n.pilot.add(raft.ServerID(id), l.raft.LastIndex())
@@ -130,6 +131,16 @@ func (n *Node) AddServer(ctx context.Context, id, address string, voter bool) er
 	}
 	if err := n.wait(ctx, l, f); err != nil {
 		return fmt.Errorf("add server %s: %w", id, err)
+	}
+	return nil
+}
+
+// CheckAddress says why a server may not have an address among these servers: nil, or an error that wraps ErrRefused.
+func CheckAddress(servers []Server, id, address string) error {
+	for _, s := range servers {
+		if s.ID != id && s.Address == address {
+			return fmt.Errorf("add server %s: %w: %s is the address of server %s: give it another (advertise in its vcd.yaml), or remove that one first", id, ErrRefused, address, s.ID)
+		}
 	}
 	return nil
 }
