@@ -67,17 +67,6 @@ func availabilityOf(w placement.HostAvailability, ignored string) *v1.HostAvaila
 	return &v1.HostAvailability{CPU: max(0, w.Available.CPU), Memory: v1.Size(max(0, w.Available.Memory)), Used: resources(w.Used), HeardAt: w.At, Ignored: ignored}
 }
 
-func patchRightsizing(to *state.RightsizingSettings, q *v1.RightsizingPatch) {
-	if q == nil {
-		return
-	}
-	if q.Mode != nil {
-		to.Mode = state.RightsizingMode(*q.Mode)
-	}
-	take(&to.Needs, q.Needs)
-	take(&to.Aggressiveness, q.Aggressiveness)
-}
-
 var (
 	descRightsizingMode = desc("rightsizing_mode", "1 for the mode of rightsizing that is set: off, shadow or on; of the leader only.", "mode")
 	descReclaimCPU      = desc("rightsizing_reclaimed_cores", "CPU that was declared and is not needed by estimate; in the shadow what would be reclaimed; of the leader only.")

@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -60,63 +62,43 @@ func (s *Server) registerSettings(api huma.API) {
 
 // patchSettings puts what a request names into settings.
 func patchSettings(to *state.Settings, q v1.SettingsPatch) error {
-	take(&to.MinYield, q.MinYield)
-	take(&to.Image, q.Image)
-	take(&to.Pool, q.Pool)
-	take(&to.MaxVMs, q.MaxVMs)
-	take(&to.SharedPools, q.SharedPools)
-	if q.OnFull != nil {
-		to.OnFull = state.OnFull(*q.OnFull)
-	}
-	if q.MinMemory != nil {
-		to.MinMemory = int64(*q.MinMemory)
-	}
-	patchRightsizing(&to.Rightsizing, q.Rightsizing)
-	if q.Moves == nil {
-		return nil
-	}
-	m, p := &to.Moves, q.Moves
-	take(&m.MinGain, p.MinGain)
-	take(&m.IdleBelow, p.IdleBelow)
-	take(&m.PerHost, p.PerHost)
-	take(&m.Total, p.Total)
-	take(&m.AutoConverge, p.AutoConverge)
-	take(&m.PostCopy, p.PostCopy)
-	take(&m.CopyStorage, p.CopyStorage)
-	take(&m.OnJoin, p.OnJoin)
-	if p.Mode != nil {
-		m.Mode = state.MoveMode(*p.Mode)
-	}
-	for _, size := range []struct {
-		to   *int64
-		from *v1.Size
-	}{{&m.MaxBytes, p.MaxBytes}, {&m.Bandwidth, p.Bandwidth}} {
-		if size.from != nil {
-			*size.to = int64(*size.from)
-		}
-	}
-	for _, d := range []struct {
-		name string
-		to   *state.Millis
-		from *string
-	}{{"period", &m.Period, p.Period}, {"minResidency", &m.MinResidency, p.MinResidency}, {"coolDown", &m.CoolDown, p.CoolDown}, {"stabilizationWindow", &m.StabilizationWindow, p.StabilizationWindow}, {"deadline", &m.Deadline, p.Deadline}} {
-		if d.from == nil {
-			continue
-		}
-		v, err := v1.ParseDuration(*d.from)
-		if err != nil {
-			return invalidParameter("body", "moves."+d.name, *d.from, "%v", err)
-		}
-		*d.to = state.Millis(v.Milliseconds())
-	}
-	return nil
+	return copySettings(reflect.ValueOf(to).Elem(), reflect.ValueOf(q))
 }
 
-// take a value that was given.
-func take[T any](to *T, from *T) {
-	if from != nil {
-		*to = *from
+// copySettings copies settings between two forms of them: the fields of the one that the other has under the same name. A
+// nil pointer leaves the other's value as it is. Durations are text in the API, and milliseconds in the state.
+func copySettings(to, from reflect.Value) error {
+	for f, v := range from.Fields() {
+		into := to.FieldByName(f.Name)
+		if v.Kind() == reflect.Pointer {
+			v = v.Elem() // of nil: not valid
+		}
+		if !v.IsValid() || !into.IsValid() {
+			continue
+		}
+		switch x := v.Interface().(type) {
+		case state.Millis:
+			into.SetString(v1.FormatDuration(x.Duration()))
+		case []string:
+			into.Set(reflect.ValueOf(append([]string{}, x...)))
+		default:
+			switch {
+			case v.Kind() == reflect.Struct:
+				if err := copySettings(into, v); err != nil {
+					return err
+				}
+			case into.Type() == reflect.TypeFor[state.Millis]():
+				d, err := v1.ParseDuration(v.String())
+				if err != nil {
+					return fmt.Errorf("%s: %w", f.Name, err)
+				}
+				into.SetInt(d.Milliseconds())
+			default:
+				into.Set(v.Convert(into.Type()))
+			}
+		}
 	}
+	return nil
 }
 
 func settingsOf(meta state.Meta) *settingsAnswer {
@@ -127,17 +109,11 @@ func settingsOf(meta state.Meta) *settingsAnswer {
 	return out
 }
 
-func settings(s state.Settings) v1.ClusterSettings {
-	m, x := s.Moves.WithDefaults(), s.Rightsizing.WithDefaults()
-	text := func(d state.Millis) string { return v1.FormatDuration(d.Duration()) }
-	return v1.ClusterSettings{
-		MinYield: s.MinYield, OnFull: string(s.OnFull), Image: s.Image, Pool: s.Pool, MinMemory: v1.Size(s.MinMemory), MaxVMs: s.MaxVMs,
-		SharedPools: append([]string{}, s.SharedPools...),
-		Moves: v1.MoveSettings{
-			Mode: string(m.Mode), Period: text(m.Period), MinResidency: text(m.MinResidency), CoolDown: text(m.CoolDown), StabilizationWindow: text(m.StabilizationWindow), MinGain: m.MinGain,
-			IdleBelow: m.IdleBelow, MaxBytes: v1.Size(m.MaxBytes), Budget: v1.Size(m.Budget()), PerHost: m.PerHost, Total: m.Total, Bandwidth: v1.Size(m.Bandwidth),
-			AutoConverge: m.AutoConverge, PostCopy: m.PostCopy, CopyStorage: m.CopyStorage, Deadline: text(m.Deadline), OnJoin: m.OnJoin,
-		},
-		Rightsizing: v1.RightsizingSettings{Mode: string(x.Mode), Needs: x.Needs, Aggressiveness: x.Aggressiveness},
+func settings(s state.Settings) (out v1.ClusterSettings) {
+	s.Moves, s.Rightsizing = s.Moves.WithDefaults(), s.Rightsizing.WithDefaults()
+	if err := copySettings(reflect.ValueOf(&out).Elem(), reflect.ValueOf(s)); err != nil {
+		panic("server: settings: " + err.Error()) // durations of the state are no text
 	}
+	out.Moves.Budget = v1.Size(s.Moves.Budget())
+	return out
 }

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -42,7 +44,8 @@ type MoveSettings struct {
 	OnJoin              bool    `json:"onJoin" doc:"Look for a better placement at once when a host joins or comes back."`
 }
 
-// SettingsPatch changes settings; what is left out stays.
+// SettingsPatch changes settings; what is left out stays. A setting is a field of it, of ClusterSettings and of state.Settings, under one name:
+// the names that people write, validation, the API, vcctl and the reference follow from these.
 type SettingsPatch struct {
 	MinYield    *float64          `json:"minYield,omitempty" minimum:"0" maximum:"1" doc:"Least yield of a virtual cluster that names none."`
 	OnFull      *string           `json:"onFull,omitempty" enum:"queue,reject" doc:"For a virtual cluster that names none."`
@@ -89,24 +92,26 @@ func (s *SettingsPatch) check(fault func(field, format string, args ...any)) {
 // ParseSettings reads a change of settings from JSON. Its errors are *Invalid.
 func ParseSettings(doc []byte) (SettingsPatch, error) { return decode[SettingsPatch](jsonTree(doc)) }
 
-// settingKeys are the settings by the names that people write, and whether JSON has them as text.
-var settingKeys = map[string]bool{
-	"minYield": false, "onFull": true, "image": true, "pool": true, "minMemory": true, "maxVMs": false, "sharedPools": true,
-	"moves.mode": true, "moves.period": true, "moves.minResidency": true, "moves.coolDown": true, "moves.stabilizationWindow": true, "moves.minGain": false,
-	"moves.idleBelow": false, "moves.maxBytes": true, "moves.perHost": false, "moves.total": false, "moves.bandwidth": true,
-	"moves.autoConverge": false, "moves.postCopy": false, "moves.copyStorage": false, "moves.deadline": true, "moves.onJoin": false,
-	"rightsizing.mode": true, "rightsizing.needs": true, "rightsizing.aggressiveness": true,
-}
+// settingKeys are the settings by the names that people write, with the types of their values.
+var settingKeys = func() map[string]reflect.Type {
+	out := map[string]reflect.Type{}
+	var add func(prefix string, of reflect.Type)
+	add = func(prefix string, of reflect.Type) {
+		for f := range of.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if t := f.Type.Elem(); t.Kind() == reflect.Struct {
+				add(prefix+name+".", t)
+			} else {
+				out[prefix+name] = t
+			}
+		}
+	}
+	add("", reflect.TypeFor[SettingsPatch]())
+	return out
+}()
 
 // SettingKeys are the names of all settings, in order.
-func SettingKeys() []string {
-	out := make([]string, 0, len(settingKeys))
-	for k := range settingKeys {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
-}
+func SettingKeys() []string { return slices.Sorted(maps.Keys(settingKeys)) }
 
 // ParseSettingPairs reads settings written as KEY=VALUE: moves.period=5m. Its errors are *Invalid.
 func ParseSettingPairs(pairs []string) (SettingsPatch, error) {
@@ -114,7 +119,7 @@ func ParseSettingPairs(pairs []string) (SettingsPatch, error) {
 	top, nested := map[string]json.RawMessage{}, map[string]map[string]json.RawMessage{}
 	for _, pair := range pairs {
 		key, value, ok := strings.Cut(pair, "=")
-		text, known := settingKeys[key]
+		is, known := settingKeys[key]
 		switch {
 		case !ok:
 			r.fault(nil, clip(pair, 60), "write a setting as KEY=VALUE")
@@ -124,7 +129,7 @@ func ParseSettingPairs(pairs []string) (SettingsPatch, error) {
 			continue
 		}
 		into, name := top, key
-		if of, inner, is := strings.Cut(key, "."); is {
+		if of, inner, nests := strings.Cut(key, "."); nests {
 			if nested[of] == nil {
 				nested[of] = map[string]json.RawMessage{}
 			}
@@ -135,13 +140,13 @@ func ParseSettingPairs(pairs []string) (SettingsPatch, error) {
 			continue
 		}
 		switch {
-		case key == "sharedPools":
+		case is.Kind() == reflect.Slice:
 			list := []string{}
 			if value != "" {
 				list = strings.Split(value, ",")
 			}
 			into[name], _ = json.Marshal(list) // text always can be
-		case !text && json.Valid([]byte(value)):
+		case is.Kind() != reflect.String && is != reflect.TypeFor[Size]() && json.Valid([]byte(value)):
 			into[name] = json.RawMessage(value)
 		default:
 			into[name], _ = json.Marshal(value)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"reflect"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -40,38 +40,38 @@ func (t *tool) settings(c *cli.Context) error {
 }
 
 func settingsText(s v1.ClusterSettings) string {
-	m := s.Moves
-	size := func(v v1.Size) string {
-		if v == 0 {
-			return "0"
-		}
-		return v.String()
+	notes := map[string]string{ // of a value that says little by itself
+		"moves.maxBytes 0":  " (what one migration sends in a period: " + s.Moves.Budget.Short() + ")",
+		"moves.bandwidth 0": " (no limit)",
+		"moves.total 0":     " (8, or one for every four hosts)",
 	}
-	budget, link, total := size(m.MaxBytes), size(m.Bandwidth), strconv.Itoa(m.Total)
-	if m.MaxBytes == 0 {
-		budget += " (what one migration sends in a period: " + m.Budget.Short() + ")"
+	if s.Moves.Bandwidth > 0 {
+		notes["moves.bandwidth "+s.Moves.Bandwidth.String()] = " (per second)"
 	}
-	if m.Bandwidth == 0 {
-		link += " (no limit)"
-	} else {
-		link += " (per second)"
-	}
-	if m.Total == 0 {
-		total += " (8, or one for every four hosts)"
-	}
-	rows := []string{
-		"minYield", fmt.Sprint(s.MinYield), "onFull", s.OnFull, "image", seen(s.Image, s.Image == ""), "pool", s.Pool, "minMemory", size(s.MinMemory),
-		"maxVMs", strconv.Itoa(s.MaxVMs), "sharedPools", seen(strings.Join(s.SharedPools, ","), len(s.SharedPools) == 0),
-		"moves.mode", m.Mode, "moves.period", m.Period, "moves.minResidency", m.MinResidency, "moves.coolDown", m.CoolDown, "moves.stabilizationWindow", m.StabilizationWindow,
-		"moves.minGain", fmt.Sprint(m.MinGain), "moves.idleBelow", fmt.Sprint(m.IdleBelow), "moves.maxBytes", budget, "moves.perHost", strconv.Itoa(m.PerHost),
-		"moves.total", total, "moves.bandwidth", link, "moves.autoConverge", strconv.FormatBool(m.AutoConverge), "moves.postCopy", strconv.FormatBool(m.PostCopy),
-		"moves.copyStorage", strconv.FormatBool(m.CopyStorage),
-		"moves.deadline", m.Deadline, "moves.onJoin", strconv.FormatBool(m.OnJoin),
-		"rightsizing.mode", s.Rightsizing.Mode, "rightsizing.needs", s.Rightsizing.Needs, "rightsizing.aggressiveness", s.Rightsizing.Aggressiveness}
 	tab := newTable("SETTING", "VALUE")
-	for i := 0; i < len(rows); i += 2 {
-		tab.row(rows[i], rows[i+1])
+	var add func(prefix string, of reflect.Value)
+	add = func(prefix string, of reflect.Value) {
+		for f, v := range of.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			name = prefix + name
+			text := fmt.Sprint(v.Interface())
+			switch x := v.Interface().(type) {
+			case v1.Size:
+				if x == 0 {
+					text = "0"
+				}
+			case []string:
+				text = strings.Join(x, ",")
+			}
+			switch {
+			case v.Kind() == reflect.Struct:
+				add(name+".", v)
+			case name != "moves.budget": // maxBytes says it
+				tab.row(name, seen(text+notes[name+" "+text], text == ""))
+			}
+		}
 	}
+	add("", reflect.ValueOf(s))
 	return tab.String()
 }
 
