@@ -205,7 +205,7 @@ func (g guarded) AddVoter(id raft.ServerID, a raft.ServerAddress, prev uint64, _
 	if p := &g.node.pilot; !p.caughtUp(id) {
 		return refused{fmt.Errorf("give server %s at %s a vote: %w: it has not caught up since it was added", id, a, ErrRefused)}
 	}
-	f := g.Raft.AddVoter(id, a, prev, changeTimeout)
+	f := addVoter(g.Raft, id, a, prev)
 	_ = f.Error() // and it is in force before anyone else looks; the caller asks again for the error
 	return f
 }

@@ -41,7 +41,9 @@ func (s *server) backup(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-func TestRestoreOfOlderSnapshot(t *testing.T) {
+func TestRestoreOfOlderSnapshot(t *testing.T) { bubble(t, testRestoreOfOlderSnapshot) }
+
+func testRestoreOfOlderSnapshot(t *testing.T) {
 	g := newGroup(t, 3)
 	first := g.leader()
 	first.found(t, "c1")

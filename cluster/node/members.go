@@ -127,7 +127,7 @@ func (n *Node) AddServer(ctx context.Context, id, address string, voter bool) er
 	n.pilot.add(raft.ServerID(id), l.raft.LastIndex())
 	f := l.raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(address), 0, changeTimeout)
 	if voter {
-		f = l.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(address), 0, changeTimeout)
+		f = addVoter(l.raft, raft.ServerID(id), raft.ServerAddress(address), 0)
 	}
 	if err := n.wait(ctx, l, f); err != nil {
 		return fmt.Errorf("add server %s: %w", id, err)
@@ -143,6 +143,14 @@ func CheckAddress(servers []Server, id, address string) error {
 		}
 	}
 	return nil
+}
+
+// addVoter gives a server its vote. Raft 1.7.3 sends the entry that does so before it counts the server's acknowledgements. If that of the entry comes first, it
+// counts for nothing: without another voter's the entry is not in force until the next one is, and a cluster at rest has none. A barrier is one.
+func addVoter(r *raft.Raft, id raft.ServerID, address raft.ServerAddress, prev uint64) raft.IndexFuture {
+	f := r.AddVoter(id, address, prev, changeTimeout) // the leader has it before the barrier
+	r.Barrier(changeTimeout)
+	return f
 }
 
 // turn is taken by one goroutine at a time. Waiting for it ends with the context: the work in a turn may take long.

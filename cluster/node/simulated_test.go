@@ -259,7 +259,7 @@ func TestLeaderIsLostAfterAPromotion(t *testing.T) {
 		c.put(3)
 		c.until("the third has the log", func() bool { return len(c.servers["s3"].store.Snapshot().Images()) == 3 })
 		c.network.setCut(second.id, true)
-		if err := first.cur.Load().raft.AddVoter("s3", "s3", 0, 0).Error(); err != nil {
+		if err := addVoter(first.cur.Load().raft, "s3", "s3", 0).Error(); err != nil {
 			t.Fatal(err)
 		}
 		c.network.setCut(first.id, true)
