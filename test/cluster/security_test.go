@@ -61,8 +61,8 @@ func newDesk(t *testing.T, s *site, name string, port int) *desk {
 	return d
 }
 
-func (d *desk) join(ctx context.Context, token string) error {
-	cmd := exec.CommandContext(ctx, filepath.Join(d.s.bin, "vcctl"), "cluster", "join", "--socket", filepath.Join(d.dir, "vcd.sock"), d.s.hosts[0].Port())
+func (d *desk) join(ctx context.Context, at *host, token string) error {
+	cmd := exec.CommandContext(ctx, filepath.Join(d.s.bin, "vcctl"), "cluster", "join", "--socket", filepath.Join(d.dir, "vcd.sock"), at.Port())
 	cmd.Stdin = strings.NewReader(token)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
@@ -244,10 +244,10 @@ func strangersRefused(t *testing.T, s *site, tab *table) {
 	member, thief := newDesk(t, s, "desk", 7480), newDesk(t, s, "thief", 7490)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := member.join(ctx, token); err != nil {
+	if err := member.join(ctx, door, token); err != nil {
 		t.Fatal(err)
 	}
-	if err := thief.join(ctx, token); err == nil {
+	if err := thief.join(ctx, door, token); err == nil {
 		t.Error("a join token let two members in")
 	} else {
 		t.Logf("the second use of a join token: %v", err)

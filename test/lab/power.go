@@ -154,7 +154,7 @@ func (h *Host) powerOff() error {
 	// First the network: sockets of processes that are killed would close their connections. The cable
 	// itself is taken away later, as that takes the kernel a while where connections are open.
 	if h.wired() {
-		if err := h.setCable("down"); err != nil {
+		if err := h.setCable("down"); err != nil && h.wired() { // else the kernel has just taken it away: the power was off
 			return err
 		}
 	}

@@ -73,8 +73,8 @@ func main() {
 		os.Exit(2)
 	}
 	if err := command(opts, flag.Arg(0), flag.Args()[1:]); err != nil {
-		if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() >= 0 {
-			os.Exit(exit.ExitCode()) // it has said why
+		if ended, ok := errors.AsType[*attended](err); ok {
+			os.Exit(ended.status)
 		}
 		fmt.Fprintln(os.Stderr, "labhost:", err)
 		os.Exit(1)
@@ -248,10 +248,19 @@ func hostOf(l *lab.Lab, name string) (*lab.Host, error) {
 	return nil, fmt.Errorf("no host %q", name)
 }
 
+// attended is the end of a program that had this terminal, and said there why it failed.
+type attended struct{ status int }
+
+func (a *attended) Error() string { return fmt.Sprintf("exit status %d", a.status) }
+
 // attend runs a program on this terminal. An interrupt reaches the program, too, and the program decides when to end.
 func attend(cmd *exec.Cmd) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	ignored := make(chan os.Signal, 1)
 	signal.Notify(ignored, os.Interrupt, syscall.SIGQUIT)
-	return cmd.Run()
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() >= 0 {
+		return &attended{exit.ExitCode()}
+	}
+	return err
 }
