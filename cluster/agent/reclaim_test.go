@@ -111,12 +111,14 @@ func TestCuts(t *testing.T) {
 		now := map[string]hypervisor.VM{}
 		charged, deficit := int64(0), int64(0)
 		for _, vm := range there {
-			if !vm.Foreign && vm.Cluster == want.Cluster {
-				id := vm.Identity.VM
-				now[id] = vm
-				charged += max(vm.Balloon, past.Balloon[id]) + want.Overhead
-				deficit += max(0, min(vm.Memory, max(past.Guests[id].Raise, by[id].Spec.Balloon))-vm.Balloon)
+			id := vm.Identity.VM
+			if _, wanted := by[id]; vm.Foreign || vm.Cluster != want.Cluster || !wanted {
+				charged += vm.Memory + want.Overhead // which no agent may shrink
+				continue
 			}
+			now[id] = vm
+			charged += max(vm.Balloon, past.Balloon[id]) + want.Overhead
+			deficit += max(0, min(vm.Memory, max(past.Guests[id].Raise, by[id].Spec.Balloon))-vm.Balloon)
 		}
 		cut, left := int64(0), int64(0)
 		for _, op := range agent.Decide(want, slices.Clone(there), past) {
