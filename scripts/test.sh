@@ -4,13 +4,13 @@
 #   unit   packages that need no hypervisor
 #   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo, not on the
 #          packages that decide: none of them starts a goroutine, a house rule, and not on whole clusters)
-#   programs  vcctl, with the race detector, and beside it what links libvirt, vcd above all, and test/attack: their tests run
+#   programs  test/attack alone, then vcctl, with the race detector, and what links libvirt, vcd above all: their tests run
 #          servers in real time
-#   real   packages whose tests drive the real libvirt and QEMU, that of this machine and that of Debian's backports, one
-#          package at a time: the five minutes of chaos beside what measures no CPU, then what measures it, alone
+#   real   packages whose tests drive the real libvirt and QEMU, that of this machine and that of Debian's backports: chaos
+#          beside what measures no CPU, then what measures it, alone
 #   fuzz   every fuzz target for EVENKEEL_FUZZTIME executions (default 20000x, fewer where one is slow: executions below)
-# Tests of "real" wait more than they compute. With memory enough chaos runs beside others, and lint, race and fuzz beside
-# it and "programs", in the order given, at a lower priority. What runs beside others prints when it ends.
+# Tests of "real" wait more than they compute. With memory enough chaos and "programs" run beside its others, and lint, race
+# and fuzz beside all of them, in the order given, at a lower priority. What runs beside others prints when it ends.
 # EVENKEEL_PATIENCE, a number of at least 1, multiplies the limits of what tests wait for, on a machine too slow for them.
 # A stage that fails does not keep the later ones from running; the status is 1 if any failed. At the end: each stage with its time and how
 # many tests ran, failed and were skipped, and the ten slowest tests.
@@ -133,7 +133,7 @@ fuzz() {
 	local status=0 file name
 	while IFS=: read -r file name; do
 		echo "-- $name in $(dirname "$file")"
-		go test -tags "$tags" -run '^$' -fuzz "^$name\$" -fuzzminimizetime 20x -fuzztime "$(executions "$name")" "$(dirname "$file")" || status=1
+		go test -tags "$tags" "${vet[@]}" -run '^$' -fuzz "^$name\$" -fuzzminimizetime 20x -fuzztime "$(executions "$name")" "$(dirname "$file")" || status=1
 	done < <(grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed 's/func //' | sort)
 	return "$status"
 }
@@ -157,14 +157,13 @@ run() {
 		stage "whole clusters without libvirt" go_test <<<"$whole"
 		;;
 	programs)
-		aside servers
-		# Scripts of vcctl wait for servers most of the time; without a number as many run at a time as there are CPUs.
-		stage "unit tests of vcctl, race detector" go_test -race -parallel 4 <<<evenkeel/cmd/vcctl
-		rejoin
+		stage "attacks on servers" go_test -count 1 <<<"$attack"
+		side servers
 		;;
 	servers)
 		stage "unit tests of what links libvirt" go_test < <(without "$real_paths" <<<"$cgo")
-		stage "attacks on servers" go_test -count 1 <<<"$attack"
+		# Scripts of vcctl wait for servers most of the time; without a number as many run at a time as there are CPUs.
+		stage "unit tests of vcctl, race detector" go_test -race -parallel 4 <<<evenkeel/cmd/vcctl
 		;;
 	real)
 		side chaos
@@ -176,7 +175,8 @@ run() {
 		;;
 	hosts)
 		EVENKEEL_REAL=1 stage "tests on real libvirt and QEMU" go_test -p 1 -count 1 < <(without "$measure" <<<"$real_paths")
-		! newer || EVENKEEL_REAL=1 EVENKEEL_QEMU=$PWD/build/qemu stage "moves on the QEMU of backports" go_test -p 1 -count 1 <<<'evenkeel/test/migrate'
+		! newer || EVENKEEL_REAL=1 EVENKEEL_QEMU=$PWD/build/qemu stage "moves on the QEMU of backports" \
+			go_test -p 1 -count 1 -run '^TestM(igrate|oves)' <<<$'evenkeel/test/migrate\nevenkeel/hypervisor/libvirt'
 		;;
 	chaos)
 		if newer; then
@@ -191,8 +191,8 @@ run() {
 		;;
 	measured)
 		EVENKEEL_REAL=1 stage "the hypervisor on real libvirt and QEMU" go_test -p 1 -count 1 < <(grep -v rightsizing <<<"$measure")
-		! newer || EVENKEEL_REAL=1 EVENKEEL_QEMU=$PWD/build/qemu stage "conformance and migration on the QEMU of backports" \
-			go_test -p 1 -count 1 -run 'Conformance|Migrate|Moves' <<<$'evenkeel/hypervisor/libvirt\nevenkeel/test/cluster'
+		! newer || EVENKEEL_REAL=1 EVENKEEL_QEMU=$PWD/build/qemu stage "conformance and measured moves on the QEMU of backports" \
+			go_test -p 1 -count 1 -run '^Test(Conformance|Moves)$' <<<$'evenkeel/hypervisor/libvirt\nevenkeel/test/cluster'
 		;;
 	fuzz)
 		stage "fuzzing" fuzz
@@ -220,8 +220,13 @@ lower_priority() {
 # newer says whether there is a newer QEMU than Debian 12 has: live migration of emulated guests needs one.
 newer() { scripts/fetch-qemu.sh >&2; }
 
-# aside STAGE runs a stage beside what follows, at the same priority; rejoin waits for it.
-aside() {
+# side STAGE runs a stage beside what follows, at the same priority, where there is memory for it; and otherwise before that.
+# rejoin waits for all of them.
+side() {
+	if [[ $labs -eq 1 ]]; then
+		run "$1"
+		return
+	fi
 	(
 		beside=yes
 		run "$1"
@@ -229,12 +234,12 @@ aside() {
 	pids+=($!)
 }
 rejoin() {
-	[[ ${#pids[@]} -gt 0 ]] || return 0
-	wait "${pids[-1]}" || echo "a stage beside others" | tee "$logs/a stage beside others" >>"$logs/failed"
-	unset 'pids[-1]'
+	local pid
+	for pid in "${pids[@]}"; do
+		wait "$pid" || echo "a stage beside others" | tee "$logs/a stage beside others" >>"$logs/failed"
+	done
+	pids=()
 }
-# side is aside where there is memory for a second lab, and otherwise runs the stage first.
-side() { if [[ $labs -gt 1 ]]; then aside "$1"; else run "$1"; fi; }
 pids=()
 
 # lint vets all that is built, tests included.
@@ -257,9 +262,11 @@ if [[ ${#front[@]} -gt 0 && ${#low[@]} -gt 0 && $memory -ge 12 ]]; then
 	) &
 	pid=$!
 	for s in "${front[@]}"; do run "$s"; done
+	rejoin
 	wait "$pid" || echo "the stages beside it" | tee "$logs/the stages beside it" >>"$logs/failed"
 else
 	for s in "$@"; do run "$s"; done
+	rejoin
 fi
 echo "== stages"
 cat "$logs/summary"
