@@ -399,7 +399,9 @@ func TestHungServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer hung.Close() //nolint:errcheck // at the end
-	a := s.agent(s.certificates(nil, "h1", false, true, time.Now(), time.Hour), m.at)
+	// On a busy machine the server that answers would seem to hang as well.
+	slow := func(o *AgentOptions) { o.Silence = time.Minute }
+	a := s.agentWith(s.certificates(nil, "h1", false, true, time.Now(), time.Hour), slow, m.at)
 	await(t, a, "the first state", index(0))
 	a.mu.Lock()
 	a.servers, a.at = []string{hung.Addr().String(), m.at}, 0
