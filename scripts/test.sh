@@ -4,13 +4,13 @@
 #   unit   packages that need no hypervisor
 #   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo, not on the
 #          packages that decide: none of them starts a goroutine, a house rule, and not on whole clusters)
-#   programs  test/attack alone, then vcctl, with the race detector, and what links libvirt, vcd above all: their tests run
-#          servers in real time
+#   programs  vcctl, with the race detector, and beside it what links libvirt, vcd above all, and test/attack: their tests run
+#          servers in real time, and want the CPU that labs take
 #   real   packages whose tests drive the real libvirt and QEMU, that of this machine and that of Debian's backports: chaos
 #          beside what measures no CPU, then what measures it, alone
 #   fuzz   every fuzz target for EVENKEEL_FUZZTIME executions (default 20000x, fewer where one is slow: executions below)
-# Tests of "real" wait more than they compute. With memory enough chaos and "programs" run beside its others, and lint, race
-# and fuzz beside all of them, in the order given, at a lower priority. What runs beside others prints when it ends.
+# Tests of "real" wait more than they compute. With memory enough chaos runs beside its others, and lint, race and fuzz beside
+# it and "programs", in the order given, at a lower priority. What runs beside others prints when it ends.
 # EVENKEEL_PATIENCE, a number of at least 1, multiplies the limits of what tests wait for, on a machine too slow for them.
 # A stage that fails does not keep the later ones from running; the status is 1 if any failed. At the end: each stage with its time and how
 # many tests ran, failed and were skipped, and the ten slowest tests.
@@ -157,13 +157,14 @@ run() {
 		stage "whole clusters without libvirt" go_test <<<"$whole"
 		;;
 	programs)
-		stage "attacks on servers" go_test -count 1 <<<"$attack"
 		side servers
+		# Scripts of vcctl wait for servers most of the time; without a number as many run at a time as there are CPUs.
+		stage "unit tests of vcctl, race detector" go_test -race -parallel 4 <<<evenkeel/cmd/vcctl
+		rejoin
 		;;
 	servers)
 		stage "unit tests of what links libvirt" go_test < <(without "$real_paths" <<<"$cgo")
-		# Scripts of vcctl wait for servers most of the time; without a number as many run at a time as there are CPUs.
-		stage "unit tests of vcctl, race detector" go_test -race -parallel 4 <<<evenkeel/cmd/vcctl
+		stage "attacks on servers" go_test -count 1 <<<"$attack"
 		;;
 	real)
 		side chaos
