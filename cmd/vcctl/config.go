@@ -81,6 +81,9 @@ func readConfig(path string) (config, error) {
 	return c, nil
 }
 
+// leaderWait is how long a command waits for a leader: longer than an election takes.
+var leaderWait = 5 * time.Second
+
 // client of the server that flags, environment and configuration name, in that order.
 func (t *tool) client(c *cli.Context) (*client.Client, error) {
 	file, err := readConfig(configFile())
@@ -96,8 +99,7 @@ func (t *tool) client(c *cli.Context) (*client.Client, error) {
 		CAFile:  cmp.Or(c.String("cacert"), os.Getenv("EVENKEEL_CACERT"), file.CACert),
 		Token:   token,
 		Agent:   "vcctl/" + version,
-		// Longer than an election takes.
-		Patience: 5 * time.Second,
+		Patience: leaderWait,
 		Dial:     t.dial,
 	})
 	if err != nil {

@@ -28,7 +28,10 @@ import (
 // 4 cores and 8 GiB for VMs each, and the API over TLS.
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"vcctl": main})
+	testscript.Main(m, map[string]func(){"vcctl": func() {
+		leaderWait = 15 * time.Second // the site's members take up to 9 s to elect one, by their heartbeat
+		main()
+	}})
 }
 
 func TestScripts(t *testing.T) {

@@ -198,7 +198,7 @@ func arrivesPaused(t *testing.T, s Setup, spec hypervisor.Spec, here, there *eve
 	if err := on.Host.SetCPU(t.Context(), spec.VM, cpu); err != nil {
 		t.Errorf("SetCPU of a paused VM: %v", err)
 	}
-	if used := on.rate(t, spec.VM, s.Window); used > 0.01 {
+	if used, _ := on.rate(t, spec.VM, s.Window); used > 0.01 {
 		t.Errorf("a guest that arrived paused uses %.3f cores", used)
 	}
 	if vm := must(t, on.Host, spec.VM); vm.State != hypervisor.Paused {

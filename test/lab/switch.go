@@ -92,7 +92,7 @@ func (l *Lab) power(ctx context.Context, line string) (string, error) {
 // AskPower is for programs inside a host: it asks ServePower to switch a host "off" or "on", or for
 // its "state". It returns how that host is afterwards, "on" or "off".
 func AskPower(ctx context.Context, verb, host string) (string, error) {
-	c, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", powerAddress) // where no switch serves, nothing answers at all
+	c, err := (&net.Dialer{Timeout: 15 * time.Second}).DialContext(ctx, "tcp", powerAddress) // where no switch serves, nothing answers at all
 	if err != nil {
 		return "", fmt.Errorf("%s %s: the power switch: %w", verb, host, err)
 	}
