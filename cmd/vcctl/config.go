@@ -95,10 +95,10 @@ func (t *tool) client(c *cli.Context) (*client.Client, error) {
 		return nil, err
 	}
 	api, err := client.New(client.Config{
-		Address: cmp.Or(c.String("address"), os.Getenv("EVENKEEL_ADDRESS"), file.Address),
-		CAFile:  cmp.Or(c.String("cacert"), os.Getenv("EVENKEEL_CACERT"), file.CACert),
-		Token:   token,
-		Agent:   "vcctl/" + version,
+		Address:  cmp.Or(c.String("address"), os.Getenv("EVENKEEL_ADDRESS"), file.Address),
+		CAFile:   cmp.Or(c.String("cacert"), os.Getenv("EVENKEEL_CACERT"), file.CACert),
+		Token:    token,
+		Agent:    "vcctl/" + version,
 		Patience: leaderWait,
 		Dial:     t.dial,
 	})
