@@ -107,20 +107,21 @@ func (s Setup) rate(t *testing.T, id string, window time.Duration) (vcpus, total
 	return vcpus, total
 }
 
-// uses checks that a VM uses want cores with its emulator's threads, which a
-// cap covers too. A busy machine may spoil one window, so it looks at up to
-// three; a cap that is wrong spoils them all.
+// uses checks that want cores lie between what a VM's vCPUs use and what they
+// use with the emulator's threads: a cap covers all of these, a guest without
+// one keeps its vCPUs busy. A busy machine may spoil one window, so it looks at
+// up to three; a cap that is wrong spoils them all.
 func (s Setup) uses(t *testing.T, id string, want float64) {
 	t.Helper()
-	var seen []float64
+	var seen []string
 	for range 3 {
-		_, got := s.rate(t, id, s.Window)
-		seen = append(seen, got)
-		if math.Abs(got-want) <= s.Tolerance {
+		vcpus, total := s.rate(t, id, s.Window)
+		if vcpus <= want+s.Tolerance && total >= want-s.Tolerance {
 			return
 		}
+		seen = append(seen, fmt.Sprintf("%.3f, %.3f in all", vcpus, total))
 	}
-	t.Errorf("VM %s uses %.3f cores in windows of %v, want %.3f within %.3f", id, seen, s.Window, want, s.Tolerance)
+	t.Errorf("the vCPUs of VM %s use %q cores in windows of %v, want %.3f within %.3f", id, seen, s.Window, want, s.Tolerance)
 }
 
 // busy waits until the guest has booted and computes: until it uses most of

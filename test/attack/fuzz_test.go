@@ -77,7 +77,7 @@ func (l *listeners) start() {
 		}
 		l.to = [2]string{l.site.Address(l.site.Leader()), l.site.Address(l.site.Follower())}
 		l.sessions = tls.NewLRUClientSessionCache(16)
-		if l.err = l.lives(); l.err == nil {
+		if l.err = l.awaitLife(); l.err == nil {
 			l.routines = runtime.NumGoroutine()
 		}
 	})
@@ -103,6 +103,11 @@ func (l *listeners) lives() error {
 		}
 	}
 	return nil
+}
+
+// awaitLife is nil when both answer in the end: the fuzzer's processes may wait long for a CPU.
+func (l *listeners) awaitLife() error {
+	return awaitFor(context.Background(), awaitMax, "both servers answer", func(context.Context) error { return l.lives() })
 }
 
 // awaitQuiet is nil when no more goroutines are left than there were.
@@ -131,7 +136,7 @@ func (l *listeners) try(how byte, data []byte) error {
 	if how&toFollower != 0 {
 		to = l.to[1]
 	}
-	conn, err := dial(context.Background(), fmt.Sprintf("127.78.0.%d", l.inputs%200+1), to, &tls.Config{NextProtos: []string{protocol}, ClientSessionCache: l.sessions})
+	conn, err := dialWithin(context.Background(), awaitMax, fmt.Sprintf("127.78.0.%d", l.inputs%200+1), to, &tls.Config{NextProtos: []string{protocol}, ClientSessionCache: l.sessions})
 	if err != nil {
 		return fmt.Errorf("no connection: %w", err)
 	}
@@ -189,7 +194,7 @@ func FuzzListener(f *testing.F) {
 			t.Error(err)
 		}
 		if l.inputs%checkEvery == 0 {
-			if err := errors.Join(l.lives(), l.awaitQuiet()); err != nil {
+			if err := errors.Join(l.awaitLife(), l.awaitQuiet()); err != nil {
 				t.Error(err)
 			}
 		}

@@ -42,6 +42,10 @@ func connect(ctx context.Context, from, to string) (net.Conn, error) {
 
 // dial a server with a configuration of TLS; the certificate of the server is not what is tested.
 func dial(ctx context.Context, from, to string, conf *tls.Config) (*tls.Conn, error) {
+	return dialWithin(ctx, answerMax, from, to, conf)
+}
+
+func dialWithin(ctx context.Context, within time.Duration, from, to string, conf *tls.Config) (*tls.Conn, error) {
 	raw, err := connect(ctx, from, to)
 	if err != nil {
 		return nil, err
@@ -49,7 +53,7 @@ func dial(ctx context.Context, from, to string, conf *tls.Config) (*tls.Conn, er
 	conf = conf.Clone()
 	conf.InsecureSkipVerify = true
 	conn := tls.Client(raw, conf)
-	ctx, cancel := context.WithTimeout(ctx, answerMax)
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()

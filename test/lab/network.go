@@ -27,7 +27,9 @@ func (l *Lab) makeSwitch() error {
 	for _, args := range [][]string{
 		{"netns", "add", sw},
 		{"-n", sw, "link", "set", "lo", "up"},
-		{"-n", sw, "link", "add", "br0", "type", "bridge"},
+		// Without one of its own a bridge takes the lowest hardware address of its ports, and changes it when that host
+		// loses power: what others have cached of the desk's leads nowhere for half a minute.
+		{"-n", sw, "link", "add", "br0", "address", "52:54:00:97:01:fe", "type", "bridge"},
 		{"-n", sw, "link", "set", "br0", "up"},
 		{"-n", sw, "addr", "add", deskAddress + "/24", "dev", "br0"},
 	} {
