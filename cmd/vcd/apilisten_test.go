@@ -3,7 +3,6 @@ package main
 import (
 	"crypto/tls"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,17 +10,16 @@ import (
 
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
+	"evenkeel/test/freeport"
 )
 
 // A server with a port of its own for the API answers members, and hosts that join, alone at the other one.
 func TestAPIListen(t *testing.T) {
 	h1, h2 := newHost(t, "h1"), newHost(t, "h2")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	at, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := l.Addr().String()
-	_ = l.Close()
 	h1.write(fmt.Sprintf("server: true\nagent: true\napiListen: %s\n", at))
 	h1.start()
 	made, err := client.NewLocal(h1.socket).Init(t.Context(), v1.SetupInit{})

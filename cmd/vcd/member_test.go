@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +17,7 @@ import (
 
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
+	"evenkeel/test/freeport"
 	"evenkeel/test/patience"
 )
 
@@ -82,12 +82,11 @@ func newHost(t *testing.T, name string) *host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	at, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{t: t, name: name, dir: filepath.Join(dir, "data"), config: filepath.Join(dir, "vcd.yaml"), socket: filepath.Join(dir, "run", "s"), advertise: l.Addr().String()}
-	_ = l.Close()
+	h := &host{t: t, name: name, dir: filepath.Join(dir, "data"), config: filepath.Join(dir, "vcd.yaml"), socket: filepath.Join(dir, "run", "s"), advertise: at}
 	h.write("server: true\nagent: true\n")
 	return h
 }

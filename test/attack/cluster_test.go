@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
+	"evenkeel/test/freeport"
 	"evenkeel/test/patience"
 )
 
@@ -94,16 +94,6 @@ type server struct {
 	log     string // a file
 	files   int    // most descriptors; 0: as many as this process
 	cmd     *exec.Cmd
-}
-
-// freeAddress is one on loopback on which nothing listens.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close() //nolint:errcheck // nothing was sent
-	return l.Addr().String(), nil
 }
 
 // launch the process. It ends with this one.
@@ -241,8 +231,8 @@ func (c *cluster) begin(ctx context.Context, o options) error {
 		s := &server{name: name, dir: filepath.Join(c.dir, name, "data"), socket: filepath.Join(c.dir, name, "sock"),
 			config: filepath.Join(c.dir, name, "vcd.yaml"), log: filepath.Join(c.dir, name, "log"), files: o.files[name]}
 		var err1, err2 error
-		s.address, err1 = freeAddress()
-		s.gossip, err2 = freeAddress()
+		s.address, err1 = freeport.Address()
+		s.gossip, err2 = freeport.Address()
 		text := fmt.Sprintf("name: %s\nserver: true\nagent: true\nlisten: %s\nadvertise: %s\ngossip: %s\ndataDir: %s\nsocket: %s\nhypervisor: simulated\nlogLevel: debug\n",
 			name, s.address, s.address, s.gossip, s.dir, s.socket)
 		if err := errors.Join(err1, err2, os.MkdirAll(filepath.Dir(s.config), 0o700), os.WriteFile(s.config, []byte(text), 0o600)); err != nil {
@@ -320,7 +310,7 @@ func (c *cluster) join(ctx context.Context) error {
 func (c *cluster) startDev() error {
 	s := &server{name: "dev", dir: filepath.Join(c.dir, "dev", "data"), log: filepath.Join(c.dir, "dev", "log")}
 	var err error
-	if s.address, err = freeAddress(); err != nil {
+	if s.address, err = freeport.Address(); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(s.log), 0o700); err != nil {

@@ -52,8 +52,9 @@ func sourceKilled(t *testing.T, s *Site, w *Work, log *Log) {
 			left++
 			log.Say("left", from.Name, paused)
 			if left%3 == 1 {
-				started++
-				s.startHere(t, n, from, name)
+				if s.startHere(t, n, from, name) {
+					started++
+				}
 			}
 		}
 		var d v1.Drain
@@ -162,8 +163,9 @@ func (s *Site) leftover(t *testing.T, from *Host, vm v1.VM) string {
 	return ""
 }
 
-// startHere turns off the host that the VM has moved to, with the third host cordoned: the VM must start on its former host.
-func (s *Site) startHere(t *testing.T, n int, left *Host, name string) {
+// startHere turns off the host that the VM has moved to, with the third host cordoned: the VM must start on its former host. It is
+// false if the VM has not moved, and no host lost its power.
+func (s *Site) startHere(t *testing.T, n int, left *Host, name string) bool {
 	t.Helper()
 	var on *Host
 	err := patience.Until(t.Context(), time.Minute, "the VM has moved", nil, func() bool {
@@ -173,7 +175,7 @@ func (s *Site) startHere(t *testing.T, n int, left *Host, name string) {
 	})
 	if err != nil {
 		t.Logf("round %d: %v: the VM stays on the source", n, err)
-		return
+		return false
 	}
 	for _, h := range s.Hosts {
 		if h != on && h != left {
@@ -196,9 +198,10 @@ func (s *Site) startHere(t *testing.T, n int, left *Host, name string) {
 	})
 	if err != nil {
 		t.Errorf("round %d: %s turned off, %s left on %s: %v", n, on.Name, name, left.Name, err)
-		return
+		return true
 	}
 	t.Logf("round %d: %s turned off: %s was started on %s, where it had been left paused, after %.1f s", n, on.Name, name, left.Name, time.Since(off).Seconds())
+	return true
 }
 
 // awaitQuiet waits until nothing is stuck.

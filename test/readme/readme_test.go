@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"evenkeel/test/freeport"
 	"evenkeel/test/patience"
 )
 
@@ -71,12 +71,8 @@ func take(t *testing.T, page, heading, shown string) {
 	if len(steps) < 10 {
 		t.Fatalf("the tour has only %d commands", len(steps))
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeport.Address()
 	if err != nil {
-		t.Fatal(err)
-	}
-	addr := listener.Addr().String()
-	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
 	// Another directory and port, so that the test disturbs no tour on this machine; all else word by word.
