@@ -95,6 +95,8 @@ type work struct {
 
 	counted float64 // UpperBound
 	highest float64 // of all floors
+	started bool    // start was asked for
+	attempt int     // how often the search for any placement within the floors has failed
 
 	rung
 }

@@ -87,7 +87,15 @@ func (w *work) withFloors(start []int32) (host []int32, infeasible bool) {
 		}
 	}
 	rest := w.steps / 2
-	try(0, w.portion(rest/2))
+	// Where time is the limit it is used: with ever more work, other draws and proofs.
+	for steps := w.portion(rest / 2); ; steps *= 4 {
+		try(0, steps)
+		if host != nil || proved == 0 || !w.timed() || w.stopped() || steps > math.MaxInt64/64 {
+			break
+		}
+		w.attempt++
+	}
+	w.attempt = 0
 	if host == nil {
 		w.final = proved == 0
 		return nil, w.final && w.surelyFloors()
@@ -181,6 +189,11 @@ func (w *work) minimize(steps int64, start []int32) search.Result {
 	case len(w.m.Weight) <= fewVMs || w.thorough && len(w.m.Weight) <= someVMs:
 		o.Prove = true
 	}
+	if w.attempt > 0 {
+		o.Prove = true
+		o.Seed += uint64(w.attempt)
+	}
 	o.Within = w.within
+	o.Other = w.start(w.m)
 	return search.Minimize(w.m, o)
 }

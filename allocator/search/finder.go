@@ -23,6 +23,9 @@ type finder struct {
 	roomW    []int64
 	roomM    []int64
 
+	part     float64 // of the way to the bound that press tries next
+	patience int64   // with how many steps
+
 	within    int64 // >= 0: note placements that cost no more
 	near      []int32
 	nearLevel float64
@@ -178,8 +181,8 @@ func (p *placement) lonely(vm, j int32) bool {
 	return false
 }
 
-// feasible finds some placement, or nil; quick: without a search.
-func (f *finder) feasible(quick bool) *placement {
+// dealt is a placement that takes no search, or nil.
+func (f *finder) dealt() *placement {
 	m := f.m
 	if p, ok := f.deal(false); ok && m.Check(p.host) {
 		return p
@@ -189,10 +192,30 @@ func (f *finder) feasible(quick bool) *placement {
 			return placementOf(m, r.Home)
 		}
 	}
-	if quick {
-		return nil
+	return nil
+}
+
+// stepsPerPacked is what placements of another kind cost, per VM and host.
+const stepsPerPacked = 50
+
+// other is the better of p, which may be nil, and the placement that ask has.
+func (f *finder) other(p *placement, ask func(level float64) []int32) *placement {
+	if ask == nil {
+		return p
 	}
-	return f.byMemory()
+	t := math.Inf(1)
+	if p != nil {
+		_, t = p.top()
+	}
+	host := ask(t)
+	if host == nil {
+		return p
+	}
+	f.steps -= int64(stepsPerPacked * (len(f.m.Weight) + len(f.m.CPU)))
+	if f.m.Check(host) && f.m.Level(host) < t {
+		return placementOf(f.m, host)
+	}
+	return p
 }
 
 // byMemory spreads the memory evenly over the hosts, as if it were CPU, until it fits.
@@ -213,6 +236,29 @@ func (f *finder) byMemory() *placement {
 		return nil
 	}
 	return placementOf(m, p.host)
+}
+
+// contest improves p and, in turns of ever more work, rival, where there is one: the level of a start says little of
+// what it leads to. It returns the better of the two in the end.
+func (f *finder) contest(p, rival *placement, floor float64) *placement {
+	if rival == nil {
+		f.improve(p, floor)
+		return p
+	}
+	for turn := int64(len(f.m.Weight)) * 400; !f.done(); turn *= 2 {
+		f.spend(turn, func() { f.improve(p, floor) })
+		f.spend(turn/2, func() { f.improve(rival, floor) })
+		f.spend(turn/2, func() { f.press(rival, floor) })
+		_, t := p.top()
+		if _, u := rival.top(); min(t, u) <= floor {
+			break
+		}
+	}
+	_, t := p.top()
+	if _, u := rival.top(); u <= t {
+		return rival
+	}
+	return p
 }
 
 // improve lowers the greatest level until it is at most floor, the work is used

@@ -15,6 +15,10 @@ type Options struct {
 	Within int64
 
 	Start []int32 // a placement to begin with, host per VM; not used if it breaks a rule
+
+	// Other is asked, once, for a placement of another kind, where the start is above the goal; level is that
+	// of the start, infinite if there is none. nil is no placement. The better of the two is improved.
+	Other func(level float64) []int32
 }
 
 // Result is what Minimize found.
@@ -62,8 +66,12 @@ func Minimize(m *Model, o Options) Result {
 			return r
 		}
 		p = placementOf(m, host)
-	} else {
-		p = f.feasible(o.Prove && len(m.Weight) <= fewVMs)
+	} else if p = f.dealt(); p == nil {
+		p = f.other(nil, o.Other)
+		o.Other = nil
+		if p == nil && !(o.Prove && len(m.Weight) <= fewVMs) {
+			p = f.byMemory()
+		}
 	}
 	small := len(m.Weight) <= 256
 	if p == nil {
@@ -74,9 +82,18 @@ func Minimize(m *Model, o Options) Result {
 			return r
 		}
 	}
+	var rival *placement
+	if _, t := p.top(); t > floor {
+		if rival = f.other(p, o.Other); rival == p {
+			rival = nil
+		}
+	}
 	if !o.Prove || !small {
-		f.improve(p, floor)
+		p = f.contest(p, rival, floor)
 	} else {
+		if rival != nil {
+			p = rival
+		}
 		f.prove(p, lowest, o.Gap, &r)
 	}
 	_, r.Level = p.top()

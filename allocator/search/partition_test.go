@@ -82,7 +82,10 @@ func TestCoverAgreesWithCompletion(t *testing.T) {
 			m.Rules = pairsApart(len(m.Weight))
 		}
 		f := newFinder(m, 1, 1<<50, nil)
-		p := f.feasible(false)
+		p := f.dealt()
+		if p == nil {
+			p = f.byMemory()
+		}
 		if p == nil {
 			continue
 		}
