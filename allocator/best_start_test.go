@@ -66,7 +66,7 @@ func TestBestUsesItsTimeForFloors(t *testing.T) {
 	r := rand.New(rand.NewPCG(22, 2))
 	for k := range 3 {
 		p := allocator.Problem{}
-		for range 12 {
+		for range 20 {
 			p.Hosts = append(p.Hosts, allocator.Host{CPU: 100, Memory: 100})
 			cpu, memory := three(r), three(r)
 			for i := range cpu {
