@@ -56,6 +56,7 @@ var arrows = map[string][]string{
 	"cluster/scheduler/drain":       {"cluster/scheduler/placement", "cluster/scheduler/moves", "cluster/state", "migration"},
 	"cluster/scheduler/failover":    {"cluster/scheduler/placement", "cluster/scheduler/moves", "cluster/state", "cluster/lease", "cluster/agent", "migration"},
 	"cluster/scheduler/simulate":    {"cluster/scheduler/placement", "cluster/scheduler/moves", "cluster/scheduler/admission", "cluster/state", "allocator", "migration"},
+	"cluster/scheduler/reservation": {"allocator", "migration"},
 	"cluster/scheduler/rightsizing": {"cluster/capacity", "cluster/state", "cluster/agent", "allocator/rightsizing", "forecast"},
 
 	"cluster/node":      {"cluster/state", "cluster/lease", "internal/statefile"},

@@ -181,13 +181,13 @@ func (a *Agenda) Residents() []migration.Group { return a.cluster.Residents }
 // Free is the room on one host that no slot, resident or reserve has in any of the steps from, ..., to-1. Admission may use it so
 // long.
 func (a *Agenda) Free(host, from, to int) Amount {
-	most := Amount{}
+	peak := Amount{}
 	for t := from; t < min(to, from+a.cluster.Steps); t++ {
 		for r, u := range a.reserved[host][t%a.cluster.Steps] {
-			most[r] = max(most[r], u)
+			peak[r] = max(peak[r], u)
 		}
 	}
-	return a.usable(host).plus(most, -1)
+	return a.usable(host).plus(peak, -1)
 }
 
 // Remove takes a slot out; false: there is none of that name. Moves that its witness made are not undone.

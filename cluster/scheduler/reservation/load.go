@@ -48,13 +48,13 @@ func (l *Load) Peak() (cost float64) {
 
 // Free is what is not reserved in any of the steps from, from+1, ..., to-1: what a VM that runs so long could have.
 func (l *Load) Free(from, to int) Amount {
-	most := Amount{}
+	peak := Amount{}
 	for t := from; t < min(to, from+len(l.used)); t++ {
 		for r, u := range l.Used(t) {
-			most[r] = max(most[r], u)
+			peak[r] = max(peak[r], u)
 		}
 	}
-	return l.capacity.plus(most, -1)
+	return l.capacity.plus(peak, -1)
 }
 
 // Add reserves a slot that Place returned.

@@ -31,15 +31,15 @@ func newElastic(l *Load, r *Request) *elastic {
 		e.gang = max(e.gang, grown)
 	}
 	for _, s := range e.stages {
-		most := s
+		peak := s
 		if m := r.Elastic.MaxParallel; m > 0 {
-			most = min(most, m)
+			peak = min(peak, m)
 		}
-		gangs, atOnce := (s+e.gang-1)/e.gang, max(1, most/e.gang)
-		if most == s {
+		gangs, atOnce := (s+e.gang-1)/e.gang, max(1, peak/e.gang)
+		if peak == s {
 			atOnce = gangs
 		}
-		e.parallel = append(e.parallel, most)
+		e.parallel = append(e.parallel, peak)
 		e.minLen = append(e.minLen, (gangs+atOnce-1)/atOnce)
 	}
 	return e

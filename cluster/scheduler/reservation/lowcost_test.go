@@ -76,19 +76,19 @@ func TestElasticSlots(t *testing.T) {
 		if s.Start < r.Earliest || s.End() > r.Due {
 			t.Fatalf("[%d, %d) is not within [%d, %d)", s.Start, s.End(), r.Earliest, r.Due)
 		}
-		want, most, got := 0, 0, 0.0
+		want, peak, got := 0, 0, 0.0
 		for _, k := range r.Stages {
-			want, most = want+k.VMs, max(most, k.VMs)
+			want, peak = want+k.VMs, max(peak, k.VMs)
 		}
 		if m := r.Elastic.MaxParallel; m > 0 {
-			most = min(most, m)
+			peak = min(peak, m)
 		}
 		for x, a := range s.Amounts {
 			if a[VMs] <= 0 {
 				t.Fatalf("step %d of %v is empty", x, s.Amounts)
 			}
-			if a[VMs] > float64(most) || a[Memory] != 2*a[VMs] || a[Cores] != a[VMs] {
-				t.Fatalf("step %d: %v, at most %d VMs", x, a, most)
+			if a[VMs] > float64(peak) || a[Memory] != 2*a[VMs] || a[Cores] != a[VMs] {
+				t.Fatalf("step %d: %v, at most %d VMs", x, a, peak)
 			}
 			got += a[VMs]
 		}
@@ -162,9 +162,9 @@ func TestRigidSlots(t *testing.T) {
 		if s.Start < r.Earliest || s.End() > r.Due || s.Yield > 1 || s.Yield < r.MinYield-1e-9 || r.MinYield == 0 && s.Yield != 1 {
 			t.Fatalf("[%d, %d) with yield %v", s.Start, s.End(), s.Yield)
 		}
-		got, most := 0.0, 0.0
+		got, peak := 0.0, 0.0
 		for j, a := range s.Amounts {
-			got, most = got+a[Cores], max(most, a[Memory])
+			got, peak = got+a[Cores], max(peak, a[Memory])
 			from, to := float64(j)*s.Yield, float64(j+1)*s.Yield
 			for k, st := range r.Stages {
 				if float64(k) < to-1e-6 && float64(k+1) > from+1e-6 && a[Memory] < st.Memory {
@@ -172,8 +172,8 @@ func TestRigidSlots(t *testing.T) {
 				}
 			}
 		}
-		if math.Abs(got-work) > 1e-9 || most != memory {
-			t.Fatalf("CPU work %v of %v, memory %v of %v", got, work, most, memory)
+		if math.Abs(got-work) > 1e-9 || peak != memory {
+			t.Fatalf("CPU work %v of %v, memory %v of %v", got, work, peak, memory)
 		}
 		checkOffsets(t, l, &s)
 	})

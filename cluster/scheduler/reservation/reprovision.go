@@ -54,9 +54,9 @@ func (p Reprovisioning) Decide(i Instance, r Room) Grant {
 		recent = max(recent, x)
 	}
 	g := Grant{Extra: i.Demand - i.Reserved, Steps: p.Lasts, Bound: ByDemand}
-	limit := func(most float64, by Bound) {
-		if most = max(0, most); most < g.Extra {
-			g.Extra, g.Bound = most, by
+	limit := func(peak float64, by Bound) {
+		if peak = max(0, peak); peak < g.Extra {
+			g.Extra, g.Bound = peak, by
 		}
 	}
 	limit(p.Rho*recent-i.Reserved, ByRecent)

@@ -97,19 +97,29 @@ func (r *Request) validate(steps int) error {
 		return fmt.Errorf("reserve for %s: its minimum yield is %v, not in [0, 1]", r.Name, r.MinYield)
 	}
 	for k, s := range r.Stages {
-		if s.VMs < 0 || s.VMs > maxSize || !sane(s.Cores) || !sane(s.Memory) {
-			return fmt.Errorf("reserve for %s: stage %d needs %d VMs, %v cores, %v bytes", r.Name, k, s.VMs, s.Cores, s.Memory)
-		}
-		if r.Elastic == nil && s.VMs == 0 && (s.Cores > 0 || s.Memory > 0) {
-			return fmt.Errorf("reserve for %s: stage %d has no VMs, but needs", r.Name, k)
+		if err := s.validate(r.Elastic != nil); err != nil {
+			return fmt.Errorf("reserve for %s: stage %d: %w", r.Name, k, err)
 		}
 	}
-	if e := r.Elastic; e != nil {
-		if e.Gang < 0 || e.MaxParallel < 0 || e.MaxParallel > 0 && e.Gang > e.MaxParallel || !sane(e.Unit[Cores]) || !sane(e.Unit[Memory]) || !sane(e.Unit[VMs]) {
-			return fmt.Errorf("reserve for %s: gangs of %d, at most %d VMs at once, of %v", r.Name, e.Gang, e.MaxParallel, e.Unit)
-		}
+	if e := r.Elastic; e != nil && !e.sane() {
+		return fmt.Errorf("reserve for %s: gangs of %d, at most %d VMs at once, of %v", r.Name, e.Gang, e.MaxParallel, e.Unit)
 	}
 	return nil
+}
+
+func (s *Stage) validate(elastic bool) error {
+	switch {
+	case s.VMs < 0 || s.VMs > maxSize || !sane(s.Cores) || !sane(s.Memory):
+		return fmt.Errorf("it needs %d VMs, %v cores, %v bytes", s.VMs, s.Cores, s.Memory)
+	case !elastic && s.VMs == 0 && (s.Cores > 0 || s.Memory > 0):
+		return errors.New("it has no VMs, but needs")
+	}
+	return nil
+}
+
+func (e *Elastic) sane() bool {
+	return e.Gang >= 0 && e.MaxParallel >= 0 && (e.MaxParallel == 0 || e.Gang <= e.MaxParallel) &&
+		sane(e.Unit[Cores]) && sane(e.Unit[Memory]) && sane(e.Unit[VMs])
 }
 
 func sane(x float64) bool { return x >= 0 && x <= allocator.GreatestNumber && !math.IsInf(x, 0) }

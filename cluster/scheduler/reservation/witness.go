@@ -55,13 +55,13 @@ func (a *Agenda) surroundings(s *Slot) *surroundings {
 		}
 	}
 	for h := range a.cluster.Hosts {
-		most := Amount{}
+		peak := Amount{}
 		for _, t := range w.steps {
 			for r, u := range a.reserved[h][t] {
-				most[r] = max(most[r], u)
+				peak[r] = max(peak[r], u)
 			}
 		}
-		w.free = append(w.free, a.usable(h).plus(most, -1))
+		w.free = append(w.free, a.usable(h).plus(peak, -1))
 	}
 	add := func(g allocator.Group, labels map[string]string, affinity *allocator.Affinity) {
 		w.groups = append(w.groups, g)
@@ -176,13 +176,13 @@ func (a *Agenda) withMoves(s *Slot, w *surroundings, count int, need Amount) *fo
 	}
 	p := migration.Problem{Steps: a.cluster.Effort, Rules: &allocator.Rules{Labels: w.rules.Labels, Affinity: w.rules.Affinity, ByCluster: true}}
 	for h, host := range a.cluster.Hosts {
-		most := Amount{}
+		peak := Amount{}
 		for _, u := range a.reserved[h] {
-			for r := range most {
-				most[r] = max(most[r], u[r])
+			for r := range peak {
+				peak[r] = max(peak[r], u[r])
 			}
 		}
-		host.CPU, host.Memory = max(tiny, host.CPU-most[Cores]), max(tiny, host.Memory-most[Memory])
+		host.CPU, host.Memory = max(tiny, host.CPU-peak[Cores]), max(tiny, host.Memory-peak[Memory])
 		p.Hosts = append(p.Hosts, host)
 	}
 	for _, g := range a.cluster.Residents {
@@ -268,14 +268,14 @@ func (a *Agenda) noWitness(s *Slot, admission *allocator.Admission) *Refusal {
 // fullest is the step of the slot in which the host has most of a resource reserved; of no host, the sum.
 func (a *Agenda) fullest(s *Slot, host string, binds Resource) (step int) {
 	h := slices.IndexFunc(a.cluster.Hosts, func(x migration.Host) bool { return x.Name == host })
-	most := -1.0
+	peak := -1.0
 	s.each(a.cluster.Steps, func(t, _ int) {
 		u := a.load.used[t]
 		if h >= 0 {
 			u = a.reserved[h][t]
 		}
-		if u[binds] > most {
-			most, step = u[binds], t
+		if u[binds] > peak {
+			peak, step = u[binds], t
 		}
 	})
 	return step
