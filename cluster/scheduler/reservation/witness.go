@@ -1,6 +1,7 @@
 package reservation
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -144,7 +145,7 @@ func (a *Agenda) stepByStep(s *Slot, w *surroundings, count int) []int {
 	for h := range order {
 		order[h] = h
 	}
-	slices.SortStableFunc(order, func(x, y int) int { return int(math.Copysign(1, w.free[x][Memory]-w.free[y][Memory])) })
+	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(w.free[x][Memory], w.free[y][Memory]) })
 	hosts := make([]int, count)
 	for vm := range hosts {
 		i := slices.IndexFunc(order, func(h int) bool {
