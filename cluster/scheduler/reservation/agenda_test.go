@@ -93,12 +93,15 @@ func TestNoSlotWithoutAWitness(t *testing.T) {
 	accepted, refused, moved := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		const steps = 12
-		c := Cluster{Steps: steps, Hosts: hosts(rapid.IntRange(1, 4).Draw(t, "hosts"), 8, 16*gib), MoveBudget: rapid.SampledFrom([]float64{0, 4 * gib, 64 * gib}).Draw(t, "budget"), Effort: 100_000}
+		c := Cluster{Steps: steps, Hosts: hosts(rapid.IntRange(1, 4).Draw(t, "hosts"), 8, 16*gib), MoveBudget: rapid.SampledFrom([]float64{0, 4 * gib, 64 * gib}).Draw(t, "budget"), Effort: 1_000_000}
 		c.Hosts[0].Reserve = gib
 		c.Rules = &allocator.Rules{ByCluster: true}
-		for i := range rapid.IntRange(0, 3).Draw(t, "residents") {
+		for i := range rapid.IntRange(0, 5).Draw(t, "residents") {
 			h := rapid.IntRange(0, len(c.Hosts)-1).Draw(t, "on")
-			g := migration.Group{Cluster: fmt.Sprintf("r%d", i), Name: "g", Count: 1, CPU: 2, MinYield: 0.5, Memory: float64(rapid.IntRange(1, 4).Draw(t, "GiB")) * gib, Hosts: []int{h}}
+			if slices.ContainsFunc(c.Residents, func(g migration.Group) bool { return g.Hosts[0] == h }) {
+				continue
+			}
+			g := migration.Group{Cluster: fmt.Sprintf("r%d", i), Name: "g", Count: 1, CPU: 2, MinYield: 0.5, Memory: float64(rapid.IntRange(1, 8).Draw(t, "GiB")) * gib, Hosts: []int{h}}
 			if rapid.Bool().Draw(t, "ballooned") {
 				g.Reclaimable = gib
 			}
@@ -115,9 +118,11 @@ func TestNoSlotWithoutAWitness(t *testing.T) {
 			r.Due = rapid.IntRange(2, 6).Draw(t, "due")
 			for range rapid.IntRange(1, 3).Draw(t, "stages") {
 				n := rapid.IntRange(1, 4).Draw(t, "VMs")
-				r.Stages = append(r.Stages, Stage{n, float64(n) * rapid.Float64Range(0, 6).Draw(t, "cores"), float64(n) * rapid.Float64Range(0, 12*gib).Draw(t, "memory")})
+				r.Stages = append(r.Stages, Stage{n, float64(n) * rapid.Float64Range(0, 6).Draw(t, "cores"), float64(n) * rapid.Float64Range(0, 14*gib).Draw(t, "memory")})
 			}
-			if rapid.Bool().Draw(t, "elastic") {
+			if rapid.IntRange(0, 3).Draw(t, "large") == 0 { // one large VM: residents may have to move
+				r.Stages = []Stage{{1, 1, 12 * gib}}
+			} else if rapid.Bool().Draw(t, "elastic") {
 				r.Elastic = &Elastic{Unit: Amount{1, 3 * gib, 1}}
 			}
 			r.Labels = map[string]string{"app": "batch"}

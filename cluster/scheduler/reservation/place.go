@@ -22,7 +22,7 @@ func DefaultOptions() Options { return Options{Alignment: 0.1} }
 const (
 	trials      = 24      // end points, or starts, that are tried in each of two rounds
 	lengths     = 12      // by which a rigid run is stretched
-	rigidEffort = 3 << 20 // steps whose cost is computed for one rigid request, per round
+	rigidEffort = 1 << 18 // steps whose cost is computed for one rigid request, per round
 )
 
 // candidate is a slot, and by what it is chosen.
