@@ -74,7 +74,7 @@ var arrows = map[string][]string{
 
 	// Wire together.
 	"cmd":       {"api/...", "cluster/...", "allocator/...", "migration", "forecast/...", "sim/...", "hypervisor/...", "internal/secretfile", "internal/statefile"},
-	"cmd/vcctl": {"api/v1", "api/client", "allocator/...", "migration", "forecast", "internal/secretfile"},
+	"cmd/vcctl": {"api/v1", "api/client", "allocator/...", "migration", "forecast/...", "internal/secretfile"},
 
 	"cmd/internal/count": {"internal/lint"},
 
