@@ -1,0 +1,96 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"evenkeel/forecast/skyline"
+	"evenkeel/forecast/skyline/runfile"
+)
+
+func (t *tool) periodicCommand() *cli.Command {
+	return &cli.Command{
+		Name: "periodic", Usage: "work that comes again: what its runs need",
+		Description: "Fits the resources that a periodic job needs to its past runs. Needs no server.",
+		Subcommands: []*cli.Command{{
+			Name: "fit", Usage: "fit a skyline to past runs, without a server", ArgsUsage: "[FILE|-]",
+			Description: "Reads runs from FILE or, with - or no FILE, from standard input: one JSON object a line,\n" +
+				"{\"run\": NAME, \"step\": SECONDS, \"usage\": [...]}, with the use of each step in any unit. Prints one JSON object: the\n" +
+				"skyline to reserve per step, and how good it is. Starts are aligned; a shorter run uses nothing behind its end.\n" +
+				"Exit status: 0 done; 2 bad input.\n\n" +
+				"Example: vcctl periodic fit --alpha 0.1 --beta 0.1V runs.jsonl",
+			Flags: []cli.Flag{
+				&cli.StringFlag{Name: "alpha", Value: "0.01", Usage: "`WEIGHT` of over-allocation, 0 to 1; the rest is that of under-allocation"},
+				&cli.StringFlag{Name: "beta", Value: "0.1V", Usage: "`WEIGHT` of falling short early in a run: a number, or with a V a share of the objective without this term"},
+				&cli.BoolFlag{Name: "debts", Value: true, Usage: "later steps can make up for what earlier ones fell short of (CPU); --debts=false: they cannot (memory)"},
+			},
+			Action: t.periodicFit,
+		}},
+	}
+}
+
+// fitted is the output of periodic fit.
+type fitted struct {
+	Skyline   []float64 `json:"skyline"`
+	Step      float64   `json:"step"`
+	Objective float64   `json:"objective"`
+	Over      float64   `json:"over"`
+	Under     float64   `json:"under"`
+	Eps       float64   `json:"eps"`
+	Gap       float64   `json:"gap"`
+}
+
+func (t *tool) periodicFit(c *cli.Context) error {
+	if c.NArg() > 1 {
+		return usage("periodic fit: one FILE at most, got %q", c.Args().Slice())
+	}
+	o := skyline.Options{Debts: c.Bool("debts")}
+	var err error
+	if o.Alpha, err = strconv.ParseFloat(c.String("alpha"), 64); err != nil || !(o.Alpha >= 0 && o.Alpha <= 1) {
+		return usage("periodic fit: --alpha %q is not a number from 0 to 1", c.String("alpha"))
+	}
+	text, share := strings.CutSuffix(c.String("beta"), "V")
+	o.BetaOfV = share
+	if o.Beta, err = strconv.ParseFloat(text, 64); err != nil || !(o.Beta >= 0) || math.IsInf(o.Beta, 1) {
+		return usage("periodic fit: --beta %q is not a number from 0 on, with or without a V", c.String("beta"))
+	}
+	in, closeInput, err := openInput(c)
+	if err != nil {
+		return usage("periodic fit: %v", err)
+	}
+	defer closeInput()
+	out, err := fitRuns(in, o)
+	if err != nil {
+		return usage("periodic fit: %v", err)
+	}
+	if _, err := fmt.Fprintf(c.App.Writer, "%s\n", out); err != nil {
+		return failed(statusFailed, "periodic fit: writing the answer: %v", err)
+	}
+	return nil
+}
+
+func fitRuns(in io.Reader, o skyline.Options) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(in, runfile.MaxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading: %w", err)
+	}
+	runs, err := runfile.Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	use := make([][]float64, len(runs))
+	for i, r := range runs {
+		use[i] = r.Usage
+	}
+	m, err := skyline.Fit(use, o)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(fitted{m.Skyline, runs[0].Step, m.Objective, m.Over, m.Under, m.Eps, m.Gap})
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// periodicFit runs `vcctl periodic fit` as a user does.
+func periodicFit(t *testing.T, stdin string, args ...string) (out, message string, status int) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	app := (&tool{in: strings.NewReader(stdin), out: &stdout, err: &stderr}).app()
+	app.Reader = strings.NewReader(stdin)
+	line, err := reorder(app, append([]string{"vcctl", "periodic", "fit"}, args...))
+	if err == nil {
+		err = app.Run(line)
+	}
+	if err != nil {
+		message = err.Error()
+	}
+	return stdout.String(), message, statusOf(err)
+}
+
+const twoRuns = `{"run": "r1", "step": 5, "usage": [0, 2, 7.5]}
+{"run": "r2", "step": 5, "usage": [0, 4, 6.5, 1]}
+`
+
+func TestPeriodicFit(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "runs.jsonl")
+	if err := os.WriteFile(file, []byte(twoRuns), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		stdin string
+		args  []string
+		want  string
+	}{
+		"standard input":    {twoRuns, nil, `{"skyline":[0,3,7.5,1],"step":5,"objective":0.015065217391304347,"over":1.5,"under":0,"eps":0.043478260869565216,"gap":0}`},
+		"a hyphen":          {twoRuns, []string{"-"}, `{"skyline":[0,3,7.5,1],"step":5,"objective":0.015065217391304347,"over":1.5,"under":0,"eps":0.043478260869565216,"gap":0}`},
+		"a file, any order": {"", []string{file, "--alpha", "0"}, `{"skyline":[0,4,7.5,1],"step":5,"objective":0,"over":2,"under":0,"eps":0,"gap":0}`},
+		"alpha 1":           {twoRuns, []string{"--alpha", "1", "--beta", "0"}, `{"skyline":[0,2,6.5,0],"step":5,"objective":0,"over":0,"under":2,"eps":0.18306636155606407,"gap":0}`},
+		"memory":            {twoRuns, []string{"--debts=false", "--alpha=0.25", "--beta=0"}, `{"skyline":[0,4,7.5,1],"step":5,"objective":0.5,"over":2,"under":0,"eps":0,"gap":0}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, message, status := periodicFit(t, c.stdin, c.args...)
+			if status != 0 || strings.TrimSpace(out) != c.want {
+				t.Errorf("status %d, %s\n%s\nwant\n%s", status, message, out, c.want)
+			}
+		})
+	}
+}
+
+func TestPeriodicFitRefuses(t *testing.T) {
+	for _, c := range []struct {
+		stdin string
+		args  []string
+		want  string
+	}{
+		{"", nil, "periodic fit: there is no run"},
+		{twoRuns, []string{"--alpha", "2"}, `--alpha "2" is not`},
+		{twoRuns, []string{"--alpha", "nan"}, `--alpha "nan" is not`},
+		{twoRuns, []string{"--alpha", "1e-12"}, "alpha 1e-12 is above 0"},
+		{twoRuns, []string{"--beta", "V"}, `--beta "V" is not`},
+		{twoRuns, []string{"--beta", "-1"}, `--beta "-1" is not`},
+		{twoRuns, []string{"--beta", "inf"}, `--beta "inf" is not`},
+		{twoRuns, []string{"a", "b"}, "one FILE at most"},
+		{twoRuns, []string{"no-such-file"}, "no such file"},
+		{twoRuns, []string{"--gamma", "1"}, "gamma"},
+		{`{"run":"r","step":5,"usage":[1],"unit":"GiB"}`, nil, `line 1: unknown field "unit"`},
+	} {
+		out, message, status := periodicFit(t, c.stdin, c.args...)
+		if status != statusUsage || out != "" || !strings.Contains(message, c.want) {
+			t.Errorf("%q: status %d, output %q, message %q, want %q", c.args, status, out, message, c.want)
+		}
+	}
+}
+
+// The runs that Hadoop's estimator is tested with, through the command.
+func TestPeriodicFitOfHadoop(t *testing.T) {
+	data, err := os.ReadFile("../../forecast/skyline/testdata/tpch-q12/runs.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var in bytes.Buffer
+	for line := range strings.Lines(string(data)) {
+		name, points, _ := strings.Cut(strings.TrimSpace(line), " ")
+		var use []float64
+		for point := range strings.SplitSeq(strings.Trim(points, "|"), "|") {
+			mb, _, _ := strings.Cut(point, ":")
+			var v float64
+			if err := json.Unmarshal([]byte(mb), &v); err != nil {
+				t.Fatal(err)
+			}
+			use = append(use, v/8192)
+		}
+		if err := json.NewEncoder(&in).Encode(map[string]any{"run": name, "step": 5, "usage": use[:7]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, message, status := periodicFit(t, in.String(), "--alpha", "0.1", "--beta", "0.1")
+	var f fitted
+	if err := json.Unmarshal([]byte(out), &f); err != nil || status != 0 {
+		t.Fatal(status, message, err)
+	}
+	if math.Abs(f.Objective-50.20019024) > 1e-6 || len(f.Skyline) != 7 || f.Step != 5 || f.Gap > 1e-9 {
+		t.Errorf("%+v", f)
+	}
+}
