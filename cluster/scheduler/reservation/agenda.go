@@ -123,19 +123,24 @@ func (a *Agenda) usable(h int) Amount {
 	return Amount{host.CPU, host.Memory, math.Inf(1)}.plus(a.resident[h], -1)
 }
 
+// rebuild sums the slots again, so that what rounding left behind does not stay.
 func (a *Agenda) rebuild() {
 	for h := range a.reserved {
 		clear(a.reserved[h])
 	}
-	var slots []*Slot
+	clear(a.load.used)
 	for _, s := range a.accepted {
-		slots = append(slots, &s.Slot)
-		s.eachVM(a.cluster.Steps, func(vm, step int, need Amount) {
-			u := &a.reserved[s.Witness.Hosts[vm]][step]
-			*u = u.plus(need, 1)
-		})
+		a.reserve(s)
 	}
-	a.load.rebuild(slots)
+}
+
+// reserve adds a slot to the sums.
+func (a *Agenda) reserve(s *Accepted) {
+	a.load.Add(&s.Slot)
+	s.eachVM(a.cluster.Steps, func(vm, step int, need Amount) {
+		u := &a.reserved[s.Witness.Hosts[vm]][step]
+		*u = u.plus(need, 1)
+	})
 }
 
 // eachVM calls f for every VM in every step of every run, with what it needs there.
@@ -161,10 +166,7 @@ func (s *Slot) vm(at int) (count int, need Amount) {
 func (s *Slot) count() (count int, need Amount) {
 	for at := range s.Amounts {
 		n, a := s.vm(at)
-		count = max(count, n)
-		for r := range need {
-			need[r] = max(need[r], a[r])
-		}
+		count, need = max(count, n), need.highest(a)
 	}
 	return count, need
 }
@@ -183,9 +185,7 @@ func (a *Agenda) Residents() []migration.Group { return a.cluster.Residents }
 func (a *Agenda) Free(host, from, to int) Amount {
 	peak := Amount{}
 	for t := from; t < min(to, from+a.cluster.Steps); t++ {
-		for r, u := range a.reserved[host][t%a.cluster.Steps] {
-			peak[r] = max(peak[r], u)
-		}
+		peak = peak.highest(a.reserved[host][t%a.cluster.Steps])
 	}
 	return a.usable(host).plus(peak, -1)
 }
@@ -237,7 +237,7 @@ func (a *Agenda) put(f *found) {
 		a.sumUp() // they change with the reserves that moved along
 		return
 	}
-	a.rebuild()
+	a.reserve(f.accepted)
 }
 
 // find changes nothing.

@@ -1,8 +1,6 @@
 package reservation
 
-import (
-	"errors"
-)
+import "errors"
 
 // Load is the sums of an agenda: what is reserved in each step, and what there is. Steps follow each other in a circle.
 type Load struct {
@@ -50,9 +48,7 @@ func (l *Load) Peak() (cost float64) {
 func (l *Load) Free(from, to int) Amount {
 	peak := Amount{}
 	for t := from; t < min(to, from+len(l.used)); t++ {
-		for r, u := range l.Used(t) {
-			peak[r] = max(peak[r], u)
-		}
+		peak = peak.highest(l.Used(t))
 	}
 	return l.capacity.plus(peak, -1)
 }
@@ -67,14 +63,6 @@ func (l *Load) change(s *Slot, times float64) {
 	s.each(len(l.used), func(step, at int) { l.used[step] = l.used[step].plus(s.Amounts[at], times) })
 }
 
-// rebuild sums the slots again, so that what rounding left behind does not stay.
-func (l *Load) rebuild(slots []*Slot) {
-	clear(l.used)
-	for _, s := range slots {
-		l.Add(s)
-	}
-}
-
 // folded is the load that a run meets in each step of its window: the greatest, by resource, over all runs (sec. 6.3, multiple
 // instances).
 func (l *Load) folded(r *Request) []Amount {
@@ -82,7 +70,7 @@ func (l *Load) folded(r *Request) []Amount {
 	out := make([]Amount, r.Due-r.Earliest)
 	for first := r.Phase + r.Earliest; first < r.Phase+r.Earliest+steps; first += period {
 		for x := range out {
-			for i, u := range l.used[(first+x)%steps] {
+			for i, u := range l.used[(first+x)%steps] { // in place: this loop is most of placing short periods
 				out[x][i] = max(out[x][i], u)
 			}
 		}

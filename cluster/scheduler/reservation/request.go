@@ -32,6 +32,14 @@ func (a Amount) plus(b Amount, times float64) Amount {
 	return a
 }
 
+// highest is the greater of the two amounts of each resource.
+func (a Amount) highest(b Amount) Amount {
+	for r := range a {
+		a[r] = max(a[r], b[r])
+	}
+	return a
+}
+
 // share is the greatest part that a takes of the capacity: the cost c(t) of sec. 6.3, over all resources.
 func (a Amount) share(capacity Amount) (cost float64, binds Resource) {
 	for r := range a {

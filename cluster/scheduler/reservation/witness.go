@@ -21,11 +21,12 @@ func (a *Agenda) witness(s *Slot) (*found, *Refusal) {
 		return &found{accepted: &Accepted{Slot: *s}}, nil
 	}
 	w := a.surroundings(s)
-	admission := allocator.AdmitUnder(w.problem(count, need), w.rules)
+	p := w.problem(count, need)
+	admission := allocator.AdmitUnder(p, w.rules)
 	if admission.Admitted {
 		return &found{accepted: &Accepted{*s, Witness{Hosts: admission.Solution.Hosts[w.own]}}}, nil
 	}
-	if hosts := a.stepByStep(s, w, count); hosts != nil {
+	if hosts := a.stepByStep(s, w, p); hosts != nil {
 		return &found{accepted: &Accepted{*s, Witness{Hosts: hosts}}}, nil
 	}
 	if f := a.withMoves(s, w, count, need); f != nil {
@@ -58,9 +59,7 @@ func (a *Agenda) surroundings(s *Slot) *surroundings {
 	for h := range a.cluster.Hosts {
 		peak := Amount{}
 		for _, t := range w.steps {
-			for r, u := range a.reserved[h][t] {
-				peak[r] = max(peak[r], u)
-			}
+			peak = peak.highest(a.reserved[h][t])
 		}
 		w.free = append(w.free, a.usable(h).plus(peak, -1))
 	}
@@ -110,9 +109,8 @@ func (w *surroundings) problem(count int, need Amount) allocator.Problem {
 
 // stepByStep puts VM after VM on the first host that has room in each of its steps; of hosts the one with the least memory free
 // first. nil: a VM found none.
-func (a *Agenda) stepByStep(s *Slot, w *surroundings, count int) []int {
-	_, need := s.count()
-	meaning, err := w.rules.Meaning(w.problem(count, need))
+func (a *Agenda) stepByStep(s *Slot, w *surroundings, p allocator.Problem) []int {
+	meaning, err := w.rules.Meaning(p)
 	if err != nil {
 		return nil
 	}
@@ -146,7 +144,7 @@ func (a *Agenda) stepByStep(s *Slot, w *surroundings, count int) []int {
 		order[h] = h
 	}
 	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(w.free[x][Memory], w.free[y][Memory]) })
-	hosts := make([]int, count)
+	hosts := make([]int, p.Groups[w.own].Count)
 	for vm := range hosts {
 		i := slices.IndexFunc(order, func(h int) bool {
 			return !w.hosts[h].Cordoned && fits(vm, h) && meaning.Kept(h, append(slices.Clip(on[h]), w.own))
@@ -179,9 +177,7 @@ func (a *Agenda) withMoves(s *Slot, w *surroundings, count int, need Amount) *fo
 	for h, host := range a.cluster.Hosts {
 		peak := Amount{}
 		for _, u := range a.reserved[h] {
-			for r := range peak {
-				peak[r] = max(peak[r], u[r])
-			}
+			peak = peak.highest(u)
 		}
 		host.CPU, host.Memory = max(tiny, host.CPU-peak[Cores]), max(tiny, host.Memory-peak[Memory])
 		p.Hosts = append(p.Hosts, host)
