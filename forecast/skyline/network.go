@@ -21,9 +21,8 @@ type network struct {
 	potential                 []float64
 	tolerance                 float64
 
-	stack  []int32
-	at     int // the run where pricing goes on; n: the steps
-	pivots int
+	stack []int32
+	at    int // the run where pricing goes on; n: the steps
 }
 
 // stepArc is the arc of one step, from its time node to the next.
@@ -279,7 +278,6 @@ type bound struct {
 // enter sends what the cycle of the arc can take, and puts the arc in the tree in place of the last one that blocks,
 // seen from the cycle's highest node along the flow.
 func (w *network) enter(e arc) {
-	w.pivots++
 	b := bound{amount: math.MaxInt64, at: none}
 	if e.step >= 0 {
 		a := &w.steps[e.step]

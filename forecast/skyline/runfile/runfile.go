@@ -42,7 +42,7 @@ func Parse(file []byte) (runs []Run, err error) {
 		if len(line) == 0 {
 			continue
 		}
-		r, err := ParseRun(line)
+		r, err := parseRun(line)
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
@@ -66,8 +66,8 @@ func Parse(file []byte) (runs []Run, err error) {
 	return runs, nil
 }
 
-// ParseRun reads the object of one run. Each field must be there, once, and no other.
-func ParseRun(line []byte) (Run, error) {
+// parseRun reads the object of one run. Each field must be there, once, and no other.
+func parseRun(line []byte) (Run, error) {
 	var r Run
 	if !utf8.Valid(line) {
 		return r, errors.New("not valid UTF-8")
