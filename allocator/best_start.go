@@ -55,13 +55,10 @@ func (w *work) packings() []MCBOptions {
 
 // hostsOf is loads as the model has placements.
 func (w *work) hostsOf(loads [][]load) []int32 {
-	host := make([]int32, 0, len(w.group))
-	for g := range loads {
-		for _, l := range loads[g] {
-			for range l.n {
-				host = append(host, int32(l.host))
-			}
-		}
+	hosts := spread(w.p, loads, true)
+	host := make([]int32, len(w.group))
+	for vm := range host {
+		host[vm] = int32(hosts[w.group[vm]][w.task[vm]])
 	}
 	return host
 }
