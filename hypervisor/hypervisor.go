@@ -234,7 +234,8 @@ type Stats struct {
 	ReceiveBytes, TransmitBytes int64 // network
 
 	// By the guest's own report, which its balloon driver makes; each Unknown where it makes none. Reported is when the report
-	// was first seen that these are of; zero where that is not known, or there is none.
+	// was first seen that these are of, or earlier where the balloon may have changed since; zero where that is not known, or
+	// there is none.
 	Reported        time.Time
 	Unused          int64 // bytes that hold nothing
 	Available       int64 // bytes that it could take into use without swapping: Unused, and caches that it can drop

@@ -14,7 +14,7 @@ type guestReport struct {
 	unused, available, swapIn, swapOut, majorFaults int64
 
 	update  uint64             // the guest's last report as QEMU numbers it, by its own clock, in seconds
-	at      time.Time          // when that was seen to change
+	at      time.Time          // when that was seen to change, or earlier: see atReport
 	balloon int64              // what the guest had when it made that report
 	had     [maxHad]hadBalloon // the latest first
 }
@@ -28,23 +28,34 @@ type hadBalloon struct {
 // maxHad is how many of these are kept.
 const maxHad = 8
 
-// atReport is the balloon that the guest had when it made its last report: a sample's use is as old as that report, its balloon
-// is newer. Where the clocks differ too much to know, it is the balloon that the guest has now.
-func (g *guestReport) atReport(now time.Time) int64 {
+// maxBlind is how far apart two samples may be for a report between them to be one of the later sample's balloon, or so:
+// balloons follow within a second.
+const maxBlind = 2 * time.Second
+
+// atReport is the balloon that the guest had when it made its last report, and since when that report may have been made: a
+// sample's use is as old as that report, its balloon is newer. Where the clocks differ too much to know, it is the balloon that
+// the guest has now. A report between two samples far apart, with different balloons, may be of either: it counts with the
+// earlier one, as made then.
+func (g *guestReport) atReport(now time.Time) (balloon int64, since time.Time) {
 	made := time.Unix(int64(g.update), 0).Add(time.Second) //nolint:gosec // seconds since 1970
 	out := g.had[0].balloon
 	if age := now.Sub(made); age < -2*time.Second || age > reportsFor {
-		return out
+		return out, now
 	}
+	after := g.had[0]
 	for _, had := range g.had {
 		if had.at.IsZero() {
 			break
 		}
 		if out = had.balloon; !had.at.After(made) {
+			if after.balloon != out && after.at.Sub(had.at) > maxBlind {
+				return out, had.at
+			}
 			break
 		}
+		after = had
 	}
-	return out
+	return out, now
 }
 
 // left is what was available at the report, now that the guest has so much: what it uses stays the same.
@@ -74,8 +85,8 @@ func (g *guestReport) take(b *libvirt.DomainStatsBalloon, now time.Time) {
 		forget := func() { g.unused, g.available, g.swapIn, g.swapOut, g.majorFaults = noReport.stats() }
 		if b.LastUpdate != g.update {
 			forget()
-			g.update, g.at = b.LastUpdate, now
-			g.balloon = g.atReport(now)
+			g.update = b.LastUpdate
+			g.balloon, g.at = g.atReport(now)
 		}
 		if g.update == 0 || now.Sub(g.at) > reportsFor {
 			forget()
