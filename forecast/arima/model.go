@@ -163,6 +163,11 @@ func (m *Model) run(y []float64, x [][]float64) error {
 	if m.cov.unknown > 0 {
 		return fmt.Errorf("arima %s: %w", s, ErrCollinear)
 	}
+	for _, v := range m.state {
+		if !(math.Abs(v) <= largest) { // its covariance lost all digits: several roots next to the unit circle
+			return fmt.Errorf("arima %s: the state after %d values, at the coefficients %v, is too large to compute with", s, len(y), m.coefs.raw)
+		}
+	}
 	m.LogLik = math.Inf(1)
 	if s2 := m.Params.Sigma2; s2 > 0 {
 		m.LogLik = -0.5 * (float64(terms)*math.Log(2*math.Pi*s2) + logs + ssq/s2)
