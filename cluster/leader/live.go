@@ -18,13 +18,14 @@ import (
 
 // liveReports is what agents reported in a term.
 type liveReports struct {
-	mu    sync.Mutex // protects both maps; what their values refer to does not change
+	mu    sync.Mutex // protects the maps; what their values refer to does not change
 	hosts map[string]HostLive
+	stray map[string]bool    // hosts with strays
 	dirty map[string]float64 // how fast the guests write whose migration goes on, or went on, by VM
 }
 
 func newLiveReports() liveReports {
-	return liveReports{hosts: map[string]HostLive{}, dirty: map[string]float64{}}
+	return liveReports{hosts: map[string]HostLive{}, stray: map[string]bool{}, dirty: map[string]float64{}}
 }
 
 // news is what a report changes that the control loop depends on.
@@ -41,7 +42,11 @@ func (l *liveReports) take(r agent.Report, now time.Time) (n news) {
 	live, reported := l.hosts[r.Host]
 	n = news{reach: !reported || live.Reach != r.Reach, shrunk: r.Index > live.Shrunk,
 		incoming: r.Reach && r.Running != nil && !slices.Equal(incoming(live.Running), incoming(r.Running))}
-	l.hosts[r.Host] = live.after(r, now)
+	live = live.after(r, now)
+	l.hosts[r.Host] = live
+	if delete(l.stray, r.Host); len(live.Strays) > 0 {
+		l.stray[r.Host] = true
+	}
 	for _, p := range r.Moves {
 		if p.Dirty > 0 {
 			l.dirty[p.VM] = p.Dirty
@@ -66,6 +71,12 @@ func (live HostLive) after(r agent.Report, now time.Time) HostLive {
 			if live.ListedFor = r.Index; len(r.Hangs) > 0 { // what hangs may bring up a VM that is not listed
 				live.ListedFor = 0
 			}
+		}
+	}
+	if r.Reach {
+		live.Strays = slices.Clone(live.Unmanaged)
+		for _, i := range incoming(live.Running) {
+			live.Strays = append(live.Strays, i.Name)
 		}
 	}
 	live.Moves, live.Resumes, live.MissingRoutes = r.Moves, r.Resumes, r.MissingRoutes
@@ -96,6 +107,7 @@ func (l *liveReports) forget(host string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.hosts, host)
+	delete(l.stray, host)
 }
 
 // of returns what a host reported last; false: nothing.
@@ -119,12 +131,20 @@ func (l *liveReports) hypervisor(host string) (failover.HostReport, bool) {
 	return failover.HostReport{Reach: live.Reach, Error: live.Error}, reported
 }
 
-// listing returns the hosts whose hypervisor last listed a VM of that id.
-func (l *liveReports) listing(vm string) (hosts []string) {
+// listing returns the hosts whose hypervisor last listed the VM, or a stray one by its name.
+func (l *liveReports) listing(vm state.VM) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for name, live := range l.hosts {
-		if slices.ContainsFunc(live.Running, func(i agent.Instance) bool { return i.VM == vm }) {
+	if vm.Generation == 0 && len(l.stray) == 0 {
+		return nil
+	}
+	return listingOf(l.hosts, vm)
+}
+
+func listingOf(live map[string]HostLive, vm state.VM) (hosts []string) {
+	for name, l := range live {
+		is := vm.Generation > 0 && slices.ContainsFunc(l.Running, func(i agent.Instance) bool { return i.VM == vm.ID })
+		if is || slices.Contains(l.Strays, vm.Domain()) {
 			hosts = append(hosts, name)
 		}
 	}

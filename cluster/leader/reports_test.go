@@ -169,6 +169,39 @@ func (c *crew) underWay() state.MovePlan {
 	return r.Plan
 }
 
+// TestANameThatIsTaken: a VM is placed where no VM that the state does not know has its name, whether that runs or stands there
+// after a migration.
+func TestANameThatIsTaken(t *testing.T) {
+	stands := func(name string) []agent.Instance {
+		return []agent.Instance{{VM: "gone", Name: name, Generation: 1, Incoming: true, Leftover: true}}
+	}
+	for _, c := range []struct {
+		name  string
+		there agent.Report // on h1
+		host  string       // for ek-web-g-0
+	}{
+		{"nothing is there", agent.Report{Running: []agent.Instance{}}, "h1"},
+		{"others are", agent.Report{Running: stands("ek-web-g-2"), Unmanaged: []string{"ek-web-g-1"}}, "h1"},
+		{"it runs", agent.Report{Running: []agent.Instance{{VM: "gone", Name: "ek-web-g-0", Generation: 1}}, Unmanaged: []string{"ek-web-g-0"}}, "h2"},
+		{"it stands", agent.Report{Running: stands("ek-web-g-0")}, "h2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			newCrew(t, func(t *testing.T, k *crew) {
+				want, _, err := k.Desired(t.Context(), "h1")
+				k.must(err)
+				r := c.there
+				r.Host, r.Epoch, r.Index, r.Reach, r.Capacity, r.Allowance = "h1", want.Epoch, want.Index, true, hypervisor.Capacity{CPU: 4, Memory: 8 << 30}, agent.Limits{CPU: 4, Memory: 8 << 30}
+				k.must(k.Report(t.Context(), r))
+				_, err = k.Create(t.Context(), vc("web", 1, 1, 512<<20), leader.Call{})
+				k.must(err)
+				if vm, _ := k.state().VMNamed("web-g-0"); vm.Host != c.host {
+					t.Errorf("placed on %q, want %q", vm.Host, c.host)
+				}
+			}, "h2")
+		})
+	}
+}
+
 // A leader plans nothing again, and no plan ends, before it knows of all hosts which VMs they could take: moves go to a target
 // whose first report comes late, once it has come.
 func TestATargetReportsLateToANewLeader(t *testing.T) {

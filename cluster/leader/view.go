@@ -31,6 +31,9 @@ type HostLive struct {
 	Running   []agent.Instance
 	Listed    time.Time
 	ListedFor uint64
+	// Strays are the names of those VMs there that the state does not have there, running or not. A migration's copies are among
+	// them.
+	Strays []string
 
 	Resumes       bool                 // its agent resumes VMs that a migration left paused
 	Moves         []agent.MoveProgress // the migrations that go on from there

@@ -64,7 +64,7 @@ func (p *problem) admit(wanted []state.VM) allocator.Admission {
 	if stuck, is := bound(p, wanted); is {
 		return stuck
 	}
-	if none, is := p.RefuseWithoutPool(); is {
+	if none, is := p.RefuseBarred(); is {
 		return none
 	}
 	adm := allocator.AdmitUnder(p.Problem.Problem, p.Rules())
@@ -72,8 +72,9 @@ func (p *problem) admit(wanted []state.VM) allocator.Admission {
 		if stuck, is := p.RefuseMisplaced(adm.Solution.Hosts); is {
 			return stuck
 		}
+		return adm
 	}
-	return adm
+	return p.CorrectBarred(adm)
 }
 
 // better returns a placement of the new VMs with a higher minimum yield, if a bounded search finds one; VMs that have a host

@@ -162,6 +162,9 @@ func (r *CapacityIndex) TryFastPath(s *state.Snapshot, vc state.VC, env placemen
 	vc.Goal, vc.Admitted = state.GoalRun, true
 	plan := state.Plan{Basis: s.Index(), Verb: "created"}
 	for _, vm := range placement.WantedVMs(s, vc, env) {
+		if env.Lists != nil && len(env.Lists(vm)) > 0 {
+			return Answer{}, false
+		}
 		g, _ := vc.GroupOf(vm)
 		var best *hostCapacity
 		highest := math.Inf(-1)

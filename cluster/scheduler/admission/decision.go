@@ -26,7 +26,7 @@ func decision(p *problem, adm allocator.Admission, basis uint64, env placement.E
 		d.UpperBound = allocator.Bound(p.Problem.Problem)
 	}
 	for _, r := range adm.Reasons {
-		p.ExplainMissingPool(&r)
+		p.ExplainBarred(&r)
 		if why := p.Unavailable[r.Host]; why != "" && r.Cordoned {
 			r.Cordoned, r.Text = false, why
 		}

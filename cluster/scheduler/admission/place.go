@@ -69,7 +69,7 @@ func problemWith(s *state.Snapshot, vc state.VC, env placement.Env, beside ...lo
 	for _, b := range beside {
 		p.addLost(s, placement.WithoutEstimates(b.vc, b.vms), b.vms)
 	}
-	p.ApplyPools(s, env.Pools)
+	p.Bar(s, env)
 	p.SubtractReserves()
 	p.applyMargin(s, vc.ID, env, &vc)
 	return p, wanted

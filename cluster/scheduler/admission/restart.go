@@ -2,7 +2,6 @@ package admission
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"sort"
 
@@ -79,33 +78,13 @@ func lostVMs(s *state.Snapshot, vc state.VC, env placement.Env) []state.VM {
 	return out
 }
 
-// barred returns the hosts on which none of the lost VMs can start: those that are unavailable, and those that list one of
-// them. A VM that is bound to its host waits until what is listed there is cleared away.
-func barred(lost []state.VM, env placement.Env) map[string]string {
-	out := maps.Clone(env.Unavailable)
-	for _, vm := range lost {
-		if env.Lists == nil || vm.Host != "" {
-			continue
-		}
-		for _, host := range env.Lists(vm.ID) {
-			if out == nil {
-				out = map[string]string{}
-			}
-			if out[host] == "" {
-				out[host] = "its hypervisor lists VM " + vm.Name + " already"
-			}
-		}
-	}
-	return out
-}
-
 // restart plans the start of these lost VMs of vc, all or none.
 func restart(s *state.Snapshot, vc state.VC, lost []state.VM, env placement.Env) (*state.Plan, state.Decision) {
 	p := newProblem(s, vc.ID)
 	vc = placement.WithoutEstimates(vc, lost)
-	p.CloseHosts(barred(lost, env))
+	p.CloseHosts(env.Unavailable)
 	chosen := p.addLost(s, vc, lost)
-	p.ApplyPools(s, env.Pools)
+	p.Bar(s, env)
 	p.ClampToUsage()                                                                       // its other VMs stay as they are
 	if !slices.ContainsFunc(lost, func(vm state.VM) bool { return vm.PreemptedAt == 0 }) { // VMs that lost their host are not new
 		p.applyMargin(s, vc.ID, env, &vc)

@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,8 +89,8 @@ func TestRestartWhereNothingBarsIt(t *testing.T) {
 			}
 			s.Must(state.KindHostLost, state.HostLost{Host: "h3", Proof: state.ProofOperator, Text: "it is dead"})
 			env := s.Env()
-			env.Lists = func(vm string) []string {
-				if vm == s.Snapshot().VMs()[0].ID {
+			env.Lists = func(vm state.VM) []string {
+				if vm.ID == s.Snapshot().VMs()[0].ID {
 					return c.lists
 				}
 				return nil
@@ -101,6 +102,54 @@ func TestRestartWhereNothingBarsIt(t *testing.T) {
 			}
 			if host != c.host && (c.host != "any" || host == "") {
 				t.Errorf("started on %q, want %q: %+v", host, c.host, p)
+			}
+		})
+	}
+}
+
+// A VM does not start where the hypervisor has one of its name that the state does not know: it starts elsewhere, or waits.
+func TestNameTakenOnHosts(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		taken, closed []string
+		want          []string // hosts it may start on; nil: it waits
+	}{
+		{"nowhere", nil, nil, []string{"h1", "h2", "h3"}},
+		{"on the emptiest", []string{"h1"}, nil, []string{"h2", "h3"}},
+		{"on all but one", []string{"h1", "h3"}, nil, []string{"h2"}},
+		{"on all but one that is cordoned", []string{"h1", "h3"}, []string{"h2"}, nil},
+		{"everywhere", []string{"h1", "h2", "h3"}, nil, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := scheduling.NewCluster(t, "h1", "h2", "h3")
+			s.Enact("create", admission.Create(s.Snapshot(), scheduling.VC("y", 0.2, scheduling.Group(2, 1, scheduling.GiB)), s.Env()).Plan)
+			s.CommitPlan()
+			for _, h := range c.closed {
+				s.Must(state.KindHostCordon, state.HostCordon{Host: h, Cordoned: true})
+			}
+			env := s.Env()
+			env.Lists = func(vm state.VM) []string {
+				if vm.Domain() == "ek-x-g0-0" {
+					return c.taken
+				}
+				return nil
+			}
+			x := scheduling.VC("x", 0.2, scheduling.Group(1, 1, scheduling.GiB))
+			x.OnFull = state.Queue
+			a := admission.Create(s.Snapshot(), x, env)
+			if a.Decision.Admitted != (c.want != nil) || c.want != nil && !slices.Contains(c.want, a.Plan.VMs[0].Host) {
+				t.Fatalf("%+v, plan %+v", a.Decision, a.Plan)
+			}
+			for _, r := range a.Decision.Hosts {
+				if r.Text != "its hypervisor lists a VM ek-x-g0-0 already" && !r.Cordoned {
+					t.Errorf("%s: %s", r.Host, r.Text)
+				}
+			}
+			if c.want == nil && (!a.Queued || len(a.Decision.Hosts) != 3) {
+				t.Errorf("refused: %+v", a.Decision)
+			}
+			if slices.ContainsFunc(a.Decision.Advice, func(text string) bool { return strings.Contains(text, "avoid") }) {
+				t.Errorf("advice %q: the request has no rule", a.Decision.Advice)
 			}
 		})
 	}

@@ -3,7 +3,6 @@ package placement
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	"evenkeel/allocator"
@@ -30,61 +29,15 @@ func HasDisk(s *state.Snapshot, g state.Group) bool {
 	return g.Disk.Size > 0 || img.Kind == state.DiskImage
 }
 
-// ApplyPools takes hosts out of the candidates that lack the pool of a group some VMs of which are to be placed.
-func (p *Problem) ApplyPools(s *state.Snapshot, pools Pools) {
-	if len(pools) == 0 {
-		return
+// refuseWithoutPool refuses VMs of a group whose pool no host has.
+func (p *Problem) refuseWithoutPool(g state.Group, reasons []allocator.HostReason) allocator.Admission {
+	all := map[string]bool{}
+	for _, r := range reasons {
+		maps.Copy(all, keysOf(p.pools[r.Host]))
 	}
-	p.pools, p.lacking = pools, make([][]string, len(p.Refs))
-	for i, ref := range p.Refs {
-		for _, h := range p.Rows {
-			placed := slices.ContainsFunc(ref.VMs, func(vm state.VM) bool { return vm.Host == h.Name })
-			if slices.Contains(p.Groups[i].Hosts, -1) && !placed && pools.Lacking(s, h.Name, ref.Group) {
-				p.lacking[i] = append(p.lacking[i], h.Name)
-			}
-		}
-	}
-}
-
-// lackingOf returns the hosts that lack the pool of a group.
-func (p *Problem) lackingOf(i int) []string {
-	if i >= len(p.lacking) {
-		return nil
-	}
-	return p.lacking[i]
-}
-
-// RefuseWithoutPool refuses VMs whose pool no host has.
-func (p *Problem) RefuseWithoutPool() (allocator.Admission, bool) {
-	for i, ref := range p.Refs {
-		lacking := p.lackingOf(i)
-		if len(lacking) == 0 || len(lacking) < len(p.Rows) {
-			continue
-		}
-		all := map[string]bool{}
-		out := allocator.Admission{NeverFits: true}
-		for _, name := range lacking {
-			maps.Copy(all, keysOf(p.pools[name]))
-			out.Reasons = append(out.Reasons, allocator.HostReason{Host: name, Text: p.deficitText(name, ref.Group.Disk.Pool)})
-		}
-		out.Summary = fmt.Sprintf("no host has the storage pool %s of group %s; hosts have %s", ref.Group.Disk.Pool, ref.Group.Name, textOf(all))
-		out.Advice = []string{fmt.Sprintf("start pool %s on a host (virsh pool-start %s; agents look once a minute), or name one that hosts have", ref.Group.Disk.Pool, ref.Group.Disk.Pool)}
-		return out, true
-	}
-	return allocator.Admission{}, false
-}
-
-// ExplainMissingPool puts the missing pool in place of the rule that stands for it.
-func (p *Problem) ExplainMissingPool(r *allocator.HostReason) {
-	if r.Rule.Kind != allocator.ByAvoidHost {
-		return
-	}
-	for i, ref := range p.Refs {
-		if slices.Contains(p.lackingOf(i), r.Host) {
-			r.Rule, r.Text = allocator.Refusal{}, p.deficitText(r.Host, ref.Group.Disk.Pool)
-			return
-		}
-	}
+	return allocator.Admission{NeverFits: true, Reasons: reasons,
+		Summary: fmt.Sprintf("no host has the storage pool %s of group %s; hosts have %s", g.Disk.Pool, g.Name, textOf(all)),
+		Advice:  []string{fmt.Sprintf("start pool %s on a host (virsh pool-start %s; agents look once a minute), or name one that hosts have", g.Disk.Pool, g.Disk.Pool)}}
 }
 
 func (p *Problem) deficitText(host, pool string) string {

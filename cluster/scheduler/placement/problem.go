@@ -30,8 +30,8 @@ type Problem struct {
 	reserve []allocator.Reserve[int64]
 	// expected are the targets of VMs that are about to move, by id: they count there as well.
 	expected map[string]string
-	pools    Pools      // that hosts have
-	lacking  [][]string // parallel to Refs: hosts without the pool of VMs that are to be placed. nil: see ApplyPools
+	pools    Pools            // that hosts have
+	barred   []map[string]bar // parallel to Refs: why no VM of the group can be placed on a host, by host. nil: see Bar
 }
 
 // GroupRef is what a group of the allocator's problem is in the state.

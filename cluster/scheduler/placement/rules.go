@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,8 +12,8 @@ import (
 
 // Rules returns the labels and the affinity of all groups of the problem, nil if no group has a rule.
 func (p *Problem) Rules() *allocator.Rules {
-	deficit := slices.ContainsFunc(p.lacking, func(hosts []string) bool { return len(hosts) > 0 })
-	if !deficit && !slices.ContainsFunc(p.Refs, func(r GroupRef) bool { return !r.Group.Affinity.Empty() }) {
+	barred := slices.ContainsFunc(p.barred, func(hosts map[string]bar) bool { return len(hosts) > 0 })
+	if !barred && !slices.ContainsFunc(p.Refs, func(r GroupRef) bool { return !r.Group.Affinity.Empty() }) {
 		return nil
 	}
 	return p.Labels()
@@ -23,9 +24,9 @@ func (p *Problem) Labels() *allocator.Rules {
 	r := &allocator.Rules{ByCluster: true, Labels: make([]map[string]string, len(p.Refs)), Affinity: make([]*allocator.Affinity, len(p.Refs))}
 	for i, ref := range p.Refs {
 		r.Labels[i] = ref.Group.Labels
-		if a, lacking := ref.Group.Affinity, p.lackingOf(i); !a.Empty() || len(lacking) > 0 {
+		if a, barred := ref.Group.Affinity, p.barredOf(i); !a.Empty() || len(barred) > 0 {
 			avoid := slices.Clone(a.Avoid)
-			for _, host := range lacking { // only those that have its pool are candidates
+			for _, host := range slices.Sorted(maps.Keys(barred)) {
 				avoid = append(avoid, "host:"+host)
 			}
 			r.Affinity[i] = &allocator.Affinity{Spread: a.Spread, Require: a.Require, Prefer: a.Prefer, Avoid: avoid}
