@@ -21,6 +21,8 @@ func (n *Node) Apply(ctx context.Context, entry []byte) (index uint64, outcome, 
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = max(time.Millisecond, time.Until(deadline))
 	}
+	l.waits.Add(1)
+	defer l.waits.Add(-1)
 	f, awaitApplied, err := n.submit(ctx, l, entry, timeout)
 	if err == nil {
 		err = n.wait(ctx, l, f)
@@ -111,13 +113,17 @@ func (n *Node) Snapshot() error {
 // wait waits for a future, and translates its error to this package's.
 func (n *Node) wait(ctx context.Context, l *life, f raft.Future) error {
 	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
+	l.waits.Add(1)
+	go func() {
+		defer l.waits.Add(-1)
+		done <- f.Error()
+	}()
 	var err error
 	select {
 	case err = <-done:
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", ErrUnknown, ctx.Err())
-	case <-l.over: // an instance of raft that ends forgets some callers that wait
+	case <-l.over: // an instance of raft that ends may forget callers that wait, see settle
 		select {
 		case err = <-done:
 		default:

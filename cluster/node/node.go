@@ -131,6 +131,7 @@ type life struct {
 	notify chan bool
 	failed chan error    // a write failed, or raft did; the first counts
 	over   chan struct{} // closed when this raft has ended
+	waits  atomic.Int64  // callers that wait for an outcome
 
 	handing
 	election time.Duration // its time, after which raft gives a transfer up
@@ -325,6 +326,9 @@ func (n *Node) live(ctx context.Context, l *life) {
 		}
 		n.cur.Store(nil)
 		n.lead.lost(l.raft.CurrentTerm(), "", "")
+		if err == nil {
+			l.settle()
+		}
 		ended := l.raft.Shutdown()
 		n.wire.interrupt(err == nil)
 		n.pilot.stop()
@@ -351,6 +355,14 @@ func (n *Node) live(ctx context.Context, l *life) {
 			n.log.Warn("this server is back")
 			n.cur.Store(l)
 		}
+	}
+}
+
+// settle waits for the outcomes that callers wait for, at most for an election's time: a raft that ends forgets the entries that
+// it has committed and not applied. No caller comes anew.
+func (l *life) settle() {
+	for begun := time.Now(); l.waits.Load() > 0 && time.Since(begun) < l.election; {
+		time.Sleep(time.Millisecond) // sleep: most end within a round trip and a write to disk
 	}
 }
 
