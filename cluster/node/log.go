@@ -123,7 +123,7 @@ func (n *Node) wait(ctx context.Context, l *life, f raft.Future) error {
 	case err = <-done:
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", ErrUnknown, ctx.Err())
-	case <-l.over: // an instance of raft that ends may forget callers that wait, see settle
+	case <-l.over: // an instance of raft that ends may forget callers that wait, see awaitOutcomes
 		select {
 		case err = <-done:
 		default:

@@ -327,7 +327,7 @@ func (n *Node) live(ctx context.Context, l *life) {
 		n.cur.Store(nil)
 		n.lead.lost(l.raft.CurrentTerm(), "", "")
 		if err == nil {
-			l.settle()
+			l.awaitOutcomes()
 		}
 		ended := l.raft.Shutdown()
 		n.wire.interrupt(err == nil)
@@ -358,9 +358,9 @@ func (n *Node) live(ctx context.Context, l *life) {
 	}
 }
 
-// settle waits for the outcomes that callers wait for, at most for an election's time: a raft that ends forgets the entries that
-// it has committed and not applied. No caller comes anew.
-func (l *life) settle() {
+// awaitOutcomes waits for the outcomes that callers wait for, at most for an election's time: a raft that ends forgets the entries that
+// it has committed and not applied. No caller can join them.
+func (l *life) awaitOutcomes() {
 	for begun := time.Now(); l.waits.Load() > 0 && time.Since(begun) < l.election; {
 		time.Sleep(time.Millisecond) // sleep: most end within a round trip and a write to disk
 	}

@@ -11,8 +11,8 @@ import (
 
 // bar is why no VM of a group can be placed on a host.
 type bar struct {
-	why       string
-	lacksPool bool
+	why         string
+	withoutPool bool
 }
 
 // Bar takes hosts out of the candidates of each group of which VMs are to be placed: those that lack its pool, and those that
@@ -63,7 +63,7 @@ func (p *Problem) RefuseBarred() (allocator.Admission, bool) {
 		var reasons []allocator.HostReason
 		for _, h := range p.Rows {
 			reasons = append(reasons, allocator.HostReason{Host: h.Name, Text: barred[h.Name].why})
-			if barred[h.Name].lacksPool {
+			if barred[h.Name].withoutPool {
 				pools++
 			}
 		}
@@ -80,7 +80,7 @@ func (p *Problem) RefuseBarred() (allocator.Admission, bool) {
 func (p *Problem) CorrectBarred(r allocator.Admission) allocator.Admission {
 	for i, ref := range p.Refs {
 		for host, b := range p.barredOf(i) {
-			r.NeverFits = r.NeverFits && b.lacksPool
+			r.NeverFits = r.NeverFits && b.withoutPool
 			if rule := "host:" + host; !slices.Contains(ref.Group.Affinity.Avoid, rule) {
 				r.Advice = slices.DeleteFunc(slices.Clone(r.Advice), func(text string) bool {
 					return strings.HasSuffix(text, fmt.Sprintf("%s/%s without %q", ref.VC.Name, ref.Group.Name, "avoid "+rule))
