@@ -75,26 +75,25 @@ mkdir "$logs/events"
 
 # stage NAME COMMAND... keeps what is printed, so that the end can say again what failed. With $beside it prints when all is done.
 stage() {
-	local name=$1 begun=$SECONDS cpu used result=ok
-	count_cpu
-	used=$cpu
+	local name=$1 begun=$SECONDS result=ok
 	shift
 	[[ -n $beside ]] || echo "== $name"
 	events=$logs/events/$name.json
-	"$@" 2>&1 | if [[ -n $beside ]]; then cat >"$logs/$name"; else tee "$logs/$name"; fi || {
-		result=FAILED
-		echo "$name" >>"$logs/failed"
-	}
+	# A subshell waits for its own command alone. This shell also reaps the stages beside, in whatever stage they end.
+	(
+		"$@" 2>&1 | if [[ -n $beside ]]; then cat >"$logs/$name"; else tee "$logs/$name"; fi || echo "$name" >>"$logs/failed"
+		count_cpu >"$logs/cpu of $name"
+	)
 	[[ -z $beside ]] || { echo "== $name" && cat "$logs/$name"; }
-	count_cpu
-	printf '%-6s %5d s, CPU %4d s  %s%s\n' "$result" $((SECONDS - begun)) $((cpu - used)) "$name" "$(tally "$events")" >>"$logs/summary"
+	if grep -qsxF -- "$name" "$logs/failed"; then result=FAILED; fi
+	printf '%-6s %5d s, CPU %4d s  %s%s\n' "$result" $((SECONDS - begun)) "$(<"$logs/cpu of $name")" "$name" "$(tally "$events")" >>"$logs/summary"
 }
 
-# count_cpu sets cpu to the CPU time, in seconds, of what this shell started and has waited for; the hosts of a lab are not among it.
+# count_cpu prints the CPU time, in seconds, of what this shell started and has waited for; the hosts of a lab are not among it.
 count_cpu() {
 	local file=$logs/times.$BASHPID
 	times >"$file" # in this shell: a subshell has waited for nothing
-	cpu=$(awk 'NR == 2 { gsub("[ms]", " "); print int(60 * ($1 + $3) + $2 + $4) }' "$file")
+	awk 'NR == 2 { gsub("[ms]", " "); print int(60 * ($1 + $3) + $2 + $4) }' "$file"
 }
 
 # tally FILE: how many tests, subtests included, came to which end.
