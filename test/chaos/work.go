@@ -111,11 +111,26 @@ func (w *Work) counting(name string, n int, onLoss string) v1.VirtualClusterSpec
 		Boot: &v1.Boot{Kernel: "guest", Cmdline: w.guest.Cmdline("ek.touch=8 ek.rate=1 ek.beat=100")}}}}
 }
 
-// counted waits until all n guests count, and follows it.
+// counted waits until all n guests count, and follows it. It kills a libvirtd that hangs, which is then started again: libvirtd
+// 9.0.0 hangs now and then on a busy machine, before any fault.
 func (w *Work) counted(ctx context.Context, n int) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 6*time.Minute)
 	defer cancel()
+	looked := time.Now()
 	for {
+		if time.Since(looked) > time.Minute {
+			for _, h := range w.s.Hosts {
+				if !h.DaemonRuns() || h.DaemonAnswers(ctx) {
+					continue
+				}
+				w.s.log.Say("hang", h.Name, "libvirtd does not answer, and is killed")
+				w.s.log.DaemonKilled(h.Name)
+				if err := h.KillDaemon(); err != nil {
+					return err
+				}
+			}
+			looked = time.Now()
+		}
 		vms, err := ask(ctx, w.s, 0, func(ctx context.Context, c *client.Client) ([]v1.VM, error) { return c.VMs(ctx, "", "") })
 		for _, vm := range vms {
 			if w.beats[vm.Name] == nil {

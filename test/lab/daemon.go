@@ -85,7 +85,7 @@ func (h *Host) MendDaemon(ctx context.Context) (wrong string, err error) {
 	switch {
 	case !h.DaemonRuns():
 		wrong = "has crashed"
-	case !h.daemonAnswers(ctx):
+	case !h.DaemonAnswers(ctx):
 		wrong = fmt.Sprintf("has not answered for %s", answerTime)
 		if err := h.KillDaemon(); err != nil {
 			return wrong, err
@@ -96,7 +96,8 @@ func (h *Host) MendDaemon(ctx context.Context) (wrong string, err error) {
 	return wrong, h.StartDaemon(ctx)
 }
 
-func (h *Host) daemonAnswers(ctx context.Context) bool {
+// DaemonAnswers says whether libvirtd answers within answerTime.
+func (h *Host) DaemonAnswers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	return exec.CommandContext(ctx, "virsh", "-q", "-c", h.URI(), "list", "--all").Run() == nil || ctx.Err() == nil
