@@ -1,0 +1,227 @@
+package periodic
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/teambition/rrule-go"
+)
+
+// Recurrence is when a job comes again: a rule of RFC 5545 in a time zone.
+type Recurrence struct {
+	Zone  string    // of the IANA database
+	Start time.Time // DTSTART, on the wall clock of Zone; its location is UTC and says nothing
+	Rule  string    // RRULE, without its name: FREQ=DAILY;BYHOUR=2
+}
+
+// clock is how DTSTART is written.
+const clock = "20060102T150405"
+
+// String returns the two lines of RFC 5545.
+func (r Recurrence) String() string {
+	return fmt.Sprintf("DTSTART;TZID=%s:%s\nRRULE:%s", r.Zone, r.Start.Format(clock), r.Rule)
+}
+
+// maxOccurrences of a rule that Between returns.
+const maxOccurrences = 100_000
+
+// parts that a rule may have, by FREQ, beside INTERVAL, COUNT and UNTIL. Nothing comes more often than once a minute, and the
+// library would look for the first time of a rule that has none, such as the 30th of each February, for years minute by minute.
+var parts = map[string][]string{
+	"MONTHLY": {"BYMONTHDAY", "BYDAY", "BYSETPOS", "BYHOUR", "BYMINUTE"},
+	"WEEKLY":  {"BYDAY", "BYHOUR", "BYMINUTE", "WKST"},
+	"DAILY":   {"BYDAY", "BYHOUR", "BYMINUTE"},
+	"HOURLY":  {"BYDAY"}, "MINUTELY": {"BYDAY"},
+}
+
+// maxInterval and maxPast: how large INTERVAL may be, and how many times of a rule may lie before those that are asked for.
+const (
+	maxInterval = 10_000
+	maxPast     = 2_000_000
+)
+
+// allowed says what a rule has that it may not have.
+func allowed(rule string) error {
+	given := map[string]string{}
+	for _, part := range strings.Split(rule, ";") {
+		name, value, ok := strings.Cut(part, "=")
+		if _, twice := given[name]; twice || !ok || value == "" {
+			return fmt.Errorf("%q is not a part that a rule has once, such as FREQ=DAILY", part)
+		}
+		given[name] = value
+	}
+	more, ok := parts[given["FREQ"]]
+	if !ok {
+		return errors.New("FREQ must be MINUTELY, HOURLY, DAILY, WEEKLY or MONTHLY")
+	}
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		if !slices.Contains([]string{"FREQ", "INTERVAL", "COUNT", "UNTIL"}, name) && !slices.Contains(more, name) {
+			return fmt.Errorf("%s is not possible with FREQ=%s; these are: INTERVAL, COUNT, UNTIL, %s", name, given["FREQ"], strings.Join(more, ", "))
+		}
+	}
+	if n, err := strconv.Atoi(cmp.Or(given["INTERVAL"], "1")); err != nil || n < 1 || n > maxInterval {
+		return fmt.Errorf("INTERVAL must be a number from 1 to %d", maxInterval)
+	}
+	return nil
+}
+
+// ParseRecurrence reads what String writes.
+func ParseRecurrence(text string) (Recurrence, error) {
+	var r Recurrence
+	head, rule, two := strings.Cut(strings.TrimSpace(text), "\n")
+	zone, start, ok := strings.Cut(strings.TrimPrefix(head, "DTSTART;TZID="), ":")
+	if r.Rule, two = strings.CutPrefix(strings.TrimSpace(rule), "RRULE:"); !two || !ok || !strings.HasPrefix(head, "DTSTART;TZID=") {
+		return r, fmt.Errorf("recurrence %q: it must have two lines, such as DTSTART;TZID=Europe/Berlin:20260301T020000 and RRULE:FREQ=DAILY", text)
+	}
+	r.Zone = zone
+	var err error
+	if r.Start, err = time.Parse(clock, strings.TrimSpace(start)); err != nil {
+		return r, fmt.Errorf("recurrence: DTSTART %q is not a time of the wall clock such as 20260301T020000", start)
+	}
+	_, _, err = r.rule()
+	return r, err
+}
+
+// rule returns the parsed rule and its zone.
+func (r Recurrence) rule() (*rrule.RRule, *time.Location, error) {
+	zone, err := time.LoadLocation(r.Zone)
+	if err != nil || r.Zone == "" || r.Zone == "Local" {
+		return nil, nil, fmt.Errorf("recurrence: time zone %q is not known", r.Zone)
+	}
+	if err := allowed(r.Rule); err != nil {
+		return nil, nil, fmt.Errorf("recurrence: rule %q: %w", r.Rule, err)
+	}
+	o, err := rrule.StrToROption(r.Rule)
+	if err != nil {
+		return nil, nil, fmt.Errorf("recurrence: rule %q: %w", r.Rule, err)
+	}
+	o.Dtstart = r.Start
+	rule, err := rrule.NewRRule(*o)
+	if err != nil {
+		return nil, nil, fmt.Errorf("recurrence: rule %q: %w", r.Rule, err)
+	}
+	return rule, zone, nil
+}
+
+// Between returns the times of the rule from from on and before to. The library counts on a clock without summer time; each
+// time is put on the zone's clock here: one that does not exist there comes as much later as the clock is put forward, and one
+// that comes twice counts the first time.
+func (r Recurrence) Between(from, to time.Time) ([]time.Time, error) {
+	rule, zone, err := r.rule()
+	if err != nil {
+		return nil, err
+	}
+	wall := func(t time.Time) time.Time {
+		_, offset := t.In(zone).Zone()
+		return t.UTC().Add(time.Duration(offset) * time.Second)
+	}
+	const margin = 25 * time.Hour // more than a clock is ever put forward or back
+	var out []time.Time
+	next := rule.Iterator()
+	for n := 0; ; n++ {
+		at, more := next()
+		if !more || at.After(wall(to).Add(margin)) {
+			return out, nil
+		}
+		if n == maxPast {
+			return nil, fmt.Errorf("recurrence %q comes more than %d times before %s: choose a later DTSTART", r.Rule, maxPast, to)
+		}
+		if t := instant(at, zone); !t.Before(from) && t.Before(to) {
+			if len(out) == maxOccurrences {
+				return nil, fmt.Errorf("recurrence %q comes more than %d times from %s to %s", r.Rule, maxOccurrences, from, to)
+			}
+			out = append(out, t)
+		}
+	}
+}
+
+// instant returns when a zone's wall clock shows a time.
+func instant(wall time.Time, zone *time.Location) time.Time {
+	at := func(near time.Time) time.Time {
+		_, offset := near.In(zone).Zone()
+		return wall.Add(-time.Duration(offset) * time.Second)
+	}
+	early, late := at(wall.Add(-24*time.Hour)), at(wall.Add(24*time.Hour))
+	shows := func(t time.Time) bool {
+		_, offset := t.In(zone).Zone()
+		return t.Add(time.Duration(offset) * time.Second).Equal(wall)
+	}
+	switch {
+	case shows(early): // also if it comes twice
+		return early
+	case shows(late):
+		return late
+	}
+	return early // the clock is put forward over it
+}
+
+// recurrence writes a pattern as a rule, from its first run on. Begins are rounded to the largest of an hour's usual parts that
+// is no farther off than runs are from each other.
+func (p Pattern) recurrence(times []time.Time, zone *time.Location) Recurrence {
+	if !p.Wall {
+		zone = time.UTC
+	}
+	r := Recurrence{Zone: zone.String()}
+	r.Start = p.rounded()
+	minutes := int(p.Period / time.Minute)
+	switch {
+	case p.Period%(7*24*time.Hour) == 0:
+		r.Rule = interval("WEEKLY", minutes/7/24/60)
+	case p.Period == 24*time.Hour:
+		r.Rule = p.daily(times, zone)
+	case p.Period%(24*time.Hour) == 0:
+		r.Rule = interval("DAILY", minutes/24/60)
+	case p.Period%time.Hour == 0:
+		r.Rule = interval("HOURLY", minutes/60)
+	default:
+		r.Rule = interval("MINUTELY", max(1, int((p.Period+30*time.Second)/time.Minute)))
+	}
+	return r
+}
+
+func interval(freq string, n int) string {
+	if n == 1 {
+		return "FREQ=" + freq
+	}
+	return fmt.Sprintf("FREQ=%s;INTERVAL=%d", freq, n)
+}
+
+// rounded is the anchor on the minute, or on 5, 15, 30 or 60 minutes where runs begin about then.
+func (p Pattern) rounded() time.Time {
+	near := time.Duration(1.5 * p.CV * float64(p.Period))
+	for _, step := range []time.Duration{time.Hour, 30 * time.Minute, 15 * time.Minute, 5 * time.Minute} {
+		if to := p.Anchor.Round(step); p.Period%step == 0 && to.Sub(p.Anchor).Abs() <= max(near, 30*time.Second) && step > 2*near {
+			return to
+		}
+	}
+	return p.Anchor.Round(time.Minute)
+}
+
+// daily returns the rule of a daily pattern, which may leave out days of the week.
+func (p Pattern) daily(times []time.Time, zone *time.Location) string {
+	var runs [7]int
+	for _, i := range p.Runs {
+		runs[times[i].In(zone).Weekday()]++
+	}
+	weeks := p.Periods / 7
+	if weeks < 3 {
+		return "FREQ=DAILY"
+	}
+	names := [7]string{"SU", "MO", "TU", "WE", "TH", "FR", "SA"}
+	var days []string
+	for _, day := range []int{1, 2, 3, 4, 5, 6, 0} {
+		if 5*runs[day] >= weeks { // on a day left out, at most a run in five weeks
+			days = append(days, names[day])
+		}
+	}
+	if len(days) == 7 {
+		return "FREQ=DAILY"
+	}
+	return "FREQ=WEEKLY;BYDAY=" + strings.Join(days, ",")
+}

@@ -1,0 +1,196 @@
+package periodic
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestRecurrenceOfPatterns: what was found is written as an owner would.
+func TestRecurrenceOfPatterns(t *testing.T) {
+	zone := berlin(t)
+	weekdays := func(d time.Weekday) bool { return d != time.Saturday && d != time.Sunday }
+	for _, c := range []struct {
+		name  string
+		made  made
+		days  func(d time.Weekday) bool // nil: all
+		want  string
+		exact time.Duration // between what the rule says for the days after and what the job does
+	}{
+		{"nightly, over the change of the clock", made{period: 24 * time.Hour, phase: 2 * time.Hour, wall: true, jitter: 0.001, runs: 60}, nil,
+			"DTSTART;TZID=Europe/Berlin:20260302T020000\nRRULE:FREQ=DAILY", 0},
+		{"in the night of the change it begins later", made{period: 24 * time.Hour, phase: 150 * time.Minute, wall: true, jitter: 0.0005, runs: 60}, nil,
+			"DTSTART;TZID=Europe/Berlin:20260302T023000\nRRULE:FREQ=DAILY", 0},
+		{"on weekdays", made{period: 24 * time.Hour, phase: 9*time.Hour + 15*time.Minute, wall: true, jitter: 0.002, runs: 70}, weekdays,
+			"DTSTART;TZID=Europe/Berlin:20260302T091500\nRRULE:FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR", 0},
+		{"weekly", made{period: 7 * 24 * time.Hour, phase: 3*24*time.Hour + 22*time.Hour, wall: true, jitter: 0.001, runs: 20}, nil,
+			"DTSTART;TZID=Europe/Berlin:20260308T220000\nRRULE:FREQ=WEEKLY", 0},
+		{"every six hours", made{period: 6 * time.Hour, phase: 30 * time.Minute, wall: true, jitter: 0.001, runs: 200}, nil,
+			"DTSTART;TZID=Europe/Berlin:20260301T063000\nRRULE:FREQ=HOURLY;INTERVAL=6", 0},
+		{"hourly", made{period: time.Hour, phase: 7 * time.Minute, jitter: 0.004, runs: 300}, nil,
+			"DTSTART;TZID=Europe/Berlin:20260301T010700\nRRULE:FREQ=HOURLY", 0},
+		{"every 47 minutes", made{period: 47 * time.Minute, jitter: 0.01, runs: 100}, nil, "RRULE:FREQ=MINUTELY;INTERVAL=47", time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rng := newRand(7)
+			from := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+			all := c.made.play(from, zone, rng)
+			if c.days != nil {
+				all = slices.DeleteFunc(all, func(at time.Time) bool { return !c.days(at.In(zone).Weekday()) })
+			}
+			var runs []Run
+			for _, at := range all {
+				runs = append(runs, Run{Owner: "a", Name: "render-" + at.Format("2006-01-02T15"), Begin: at})
+			}
+			jobs := Jobs(runs, zone)
+			if len(jobs) != 1 || !strings.Contains(jobs[0].Recurrence.String(), c.want) {
+				t.Fatalf("%+v, want %s", jobs, c.want)
+			}
+			r, err := ParseRecurrence(jobs[0].Recurrence.String())
+			if err != nil || r != jobs[0].Recurrence {
+				t.Fatalf("read back: %+v, %v", r, err)
+			}
+			// The rule tells every run, to the jitter that they had, also those after a change of the clock.
+			at, err := r.Between(all[0].Add(-time.Hour), all[len(all)-1].Add(time.Hour))
+			if err != nil || len(at) < len(all) || len(at) > len(all)+2 {
+				t.Fatalf("%d times of the rule for %d runs: %v", len(at), len(all), err)
+			}
+			for _, run := range all {
+				if !slices.ContainsFunc(at, func(a time.Time) bool {
+					return run.Sub(a).Abs() <= time.Duration(5*c.made.jitter*float64(c.made.period))+30*time.Second+c.exact
+				}) {
+					t.Fatalf("no time of the rule is near %v", run.In(zone))
+				}
+			}
+		})
+	}
+}
+
+// TestBetween: times that a clock leaves out or shows twice.
+func TestBetween(t *testing.T) {
+	day := func(s string) time.Time {
+		at, err := time.ParseInLocation("2006-01-02", s, berlin(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	for _, c := range []struct{ text, from, to, want string }{
+		{"DTSTART;TZID=Europe/Berlin:20260101T023000\nRRULE:FREQ=DAILY", "2026-03-28", "2026-03-31", "28T01:30Z 29T01:30Z 30T00:30Z"},
+		{"DTSTART;TZID=Europe/Berlin:20260101T023000\nRRULE:FREQ=DAILY", "2026-10-24", "2026-10-27", "24T00:30Z 25T00:30Z 26T01:30Z"},
+		{"DTSTART;TZID=Europe/Berlin:20260101T000000\nRRULE:FREQ=DAILY;COUNT=3", "2026-01-01", "2026-12-31", "31T23:00Z 01T23:00Z 02T23:00Z"},
+		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=MONTHLY;BYDAY=-1FR", "2026-01-01", "2026-04-01", "30T00:00Z 27T00:00Z 27T00:00Z"},
+		{"DTSTART;TZID=UTC:20270101T000000\nRRULE:FREQ=DAILY", "2026-01-01", "2026-04-01", ""},
+	} {
+		r, err := ParseRecurrence(c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, err := r.Between(day(c.from), day(c.to))
+		var got []string
+		for _, a := range at {
+			got = append(got, a.UTC().Format("02T15:04Z"))
+		}
+		if err != nil || strings.Join(got, " ") != c.want {
+			t.Errorf("%s from %s to %s: %v, %v, want %s", c.text, c.from, c.to, got, err, c.want)
+		}
+	}
+	r, err := ParseRecurrence("DTSTART;TZID=UTC:20251231T000000\nRRULE:FREQ=MINUTELY")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Between(day("2026-01-01"), day("2027-01-01")); err == nil || !strings.Contains(err.Error(), "100000") {
+		t.Errorf("half a million times: %v", err)
+	}
+}
+
+func TestParseRecurrenceRefuses(t *testing.T) {
+	for _, c := range []struct{ text, says string }{
+		{"", "two lines"},
+		{"RRULE:FREQ=DAILY", "two lines"},
+		{"DTSTART;TZID=UTC:20260101T000000\nFREQ=DAILY", "two lines"},
+		{"DTSTART;TZID=UTC:2026-01-01\nRRULE:FREQ=DAILY", "wall clock"},
+		{"DTSTART;TZID=Mars/Base:20260101T000000\nRRULE:FREQ=DAILY", "Mars/Base"},
+		{"DTSTART;TZID=:20260101T000000\nRRULE:FREQ=DAILY", "time zone"},
+		{"DTSTART;TZID=Local:20260101T000000\nRRULE:FREQ=DAILY", "time zone"},
+		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=SECONDLY", "FREQ"},
+		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=YEARLY", "FREQ"},
+		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:BYDAY=MO", "FREQ must"},
+		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=DAILY;BYHOUR=77", "rule"},
+		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=DAILY;INTERVAL=-1", "INTERVAL must"},
+		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=MINUTELY;BYMONTH=2;BYMONTHDAY=30", "not possible"},
+		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=DAILY;FREQ=HOURLY", "once"},
+		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=DAILY;BYHOUR=", "once"},
+	} {
+		if _, err := ParseRecurrence(c.text); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q: %v, want %q", c.text, err, c.says)
+		}
+	}
+}
+
+// FuzzParseRecurrence: what is read is written as it was read, and tells its times without a panic and within bounds.
+func FuzzParseRecurrence(f *testing.F) {
+	f.Add("DTSTART;TZID=Europe/Berlin:20260301T020000\nRRULE:FREQ=DAILY")
+	f.Add("DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=WEEKLY;BYDAY=MO,FR;BYHOUR=7,19;UNTIL=20270101T000000Z")
+	f.Add("DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=MONTHLY;BYSETPOS=-1;BYDAY=MO;INTERVAL=3")
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := ParseRecurrence(text)
+		if err != nil {
+			return
+		}
+		if again, err := ParseRecurrence(r.String()); err != nil || again != r {
+			t.Fatalf("%q is read as %+v, then as %+v: %v", text, r, again, err)
+		}
+		from := r.Start.Add(-48 * time.Hour)
+		at, err := r.Between(from, from.Add(30*24*time.Hour))
+		if err != nil {
+			return
+		}
+		for i, a := range at {
+			if a.Before(from) || i > 0 && a.Before(at[i-1]) {
+				t.Fatalf("%q: times %v", text, at)
+			}
+		}
+	})
+}
+
+func TestTemplate(t *testing.T) {
+	for name, want := range map[string]string{
+		"render-2026-11-22": "render-#", "render-2026-11-22T02:00": "render-#", "render": "render", "etl.7-v2": "etl.#-v#",
+		"20261122-render": "#-render", "a1b22c": "a#b#c", "": "", "x-": "x-", "run-1.5": "run-#", "t2t3": "t#", "Δ7": "Δ#",
+	} {
+		if got := Template(name); got != want {
+			t.Errorf("Template(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
+// TestJobs: runs of other owners, kinds or names are other jobs; a declared name goes before the template.
+func TestJobs(t *testing.T) {
+	var runs []Run
+	begin := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
+	for i := range 20 {
+		day := begin.AddDate(0, 0, i)
+		runs = append(runs,
+			Run{Owner: "a", Name: fmt.Sprint("etl-", i), Kind: "x", Begin: day.Add(2 * time.Hour)},
+			Run{Owner: "b", Name: fmt.Sprint("etl-", i), Kind: "x", Begin: day.Add(2 * time.Hour)},
+			Run{Owner: "a", Name: fmt.Sprint("etl-", i), Kind: "y", Begin: day.Add(3 * time.Hour)},
+			Run{Owner: "a", Name: fmt.Sprint("etl-", i), Job: "nightly", Kind: "x", Begin: day.Add(14 * time.Hour)})
+	}
+	jobs := Jobs(runs, time.UTC)
+	if len(jobs) != 4 {
+		t.Fatalf("%+v", jobs)
+	}
+	for i, want := range []Key{{"a", "etl-#", "x", false}, {"a", "etl-#", "y", false}, {"a", "nightly", "x", true}, {"b", "etl-#", "x", false}} {
+		if jobs[i].Key != want || len(jobs[i].Runs) != 20 || jobs[i].Period != 24*time.Hour {
+			t.Errorf("%+v, want %+v", jobs[i], want)
+		}
+		for _, r := range jobs[i].Runs {
+			if runs[r].Key() != want {
+				t.Errorf("%+v has run %+v", want, runs[r])
+			}
+		}
+	}
+}
