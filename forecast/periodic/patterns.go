@@ -333,3 +333,10 @@ func median(v []float64) float64 {
 	slices.Sort(v)
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
+
+// ordered returns a sorted copy.
+func ordered(v []float64) []float64 {
+	v = slices.Clone(v)
+	slices.Sort(v)
+	return v
+}
