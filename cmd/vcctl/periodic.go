@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"evenkeel/forecast/periodic"
 	"evenkeel/forecast/skyline"
 	"evenkeel/forecast/skyline/runfile"
 )
@@ -17,17 +18,20 @@ import (
 func (t *tool) periodicCommand() *cli.Command {
 	return &cli.Command{
 		Name: "periodic", Usage: "work that comes again: what its runs need",
-		Description: "Fits the resources that a periodic job needs to its past runs. Needs no server.",
-		Subcommands: []*cli.Command{{
+		Description: "Finds jobs that come again among past runs, and fits the resources that a run needs. Needs no server.",
+		Subcommands: []*cli.Command{t.periodicFindCommand(), {
 			Name: "fit", Usage: "fit a skyline to past runs, without a server", ArgsUsage: "[FILE|-]",
 			Description: "Reads runs from FILE or, with - or no FILE, from standard input: one JSON object a line,\n" +
 				"{\"run\": NAME, \"step\": SECONDS, \"usage\": [...]}, with the use of each step in any unit. Prints one JSON object: the\n" +
 				"skyline to reserve per step, and how good it is. Starts are aligned; a shorter run uses nothing behind its end.\n" +
 				"Exit status: 0 done; 2 bad input.\n\n" +
-				"Example: vcctl periodic fit --alpha 0.1 --beta 0.1V runs.jsonl",
+				"With --miss the weights are chosen so that least is reserved for that chance, and what is reserved is scaled until runs\n" +
+				"that were left out show the chance.\n\n" +
+				"Examples: vcctl periodic fit --alpha 0.1 --beta 0.1V runs.jsonl; vcctl periodic fit --miss 0.05 runs.jsonl",
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "alpha", Value: "0.01", Usage: "`WEIGHT` of over-allocation, 0 to 1; the rest is that of under-allocation"},
 				&cli.StringFlag{Name: "beta", Value: "0.1V", Usage: "`WEIGHT` of falling short early in a run: a number, or with a V a share of the objective without this term"},
+				&cli.StringFlag{Name: "miss", Usage: "instead of the weights the `CHANCE`, between 0 and 1, that a run needs more than is reserved; of at least 8 runs, in order of time"},
 				&cli.BoolFlag{Name: "debts", Value: true, Usage: "later steps can make up for what earlier ones fell short of (CPU); --debts=false: they cannot (memory)"},
 			},
 			Action: t.periodicFit,
@@ -60,12 +64,21 @@ func (t *tool) periodicFit(c *cli.Context) error {
 	if o.Beta, err = strconv.ParseFloat(text, 64); err != nil || !(o.Beta >= 0) || math.IsInf(o.Beta, 1) {
 		return usage("periodic fit: --beta %q is not a number from 0 on, with or without a V", c.String("beta"))
 	}
+	miss := 0.0
+	if c.IsSet("miss") {
+		if c.IsSet("alpha") || c.IsSet("beta") {
+			return usage("periodic fit: --miss chooses the weights: --alpha and --beta cannot be given with it")
+		}
+		if miss, err = strconv.ParseFloat(c.String("miss"), 64); err != nil || !(miss > 0 && miss < 1) {
+			return usage("periodic fit: --miss %q is not a number between 0 and 1", c.String("miss"))
+		}
+	}
 	in, closeInput, err := openInput(c)
 	if err != nil {
 		return usage("periodic fit: %v", err)
 	}
 	defer closeInput()
-	out, err := fitRuns(in, o)
+	out, err := fitRuns(in, o, miss)
 	if err != nil {
 		return usage("periodic fit: %v", err)
 	}
@@ -75,7 +88,18 @@ func (t *tool) periodicFit(c *cli.Context) error {
 	return nil
 }
 
-func fitRuns(in io.Reader, o skyline.Options) ([]byte, error) {
+// promised is the output of periodic fit --miss.
+type promised struct {
+	Skyline []float64 `json:"skyline"`
+	Step    float64   `json:"step"`
+	Miss    float64   `json:"miss"`
+	Alpha   float64   `json:"alpha"`
+	Factor  float64   `json:"factor"`
+	Runs    int       `json:"runs"`
+}
+
+// fitRuns fits a skyline to the runs of a file; miss is the chance to miss that is asked for, 0 = the weights of o hold.
+func fitRuns(in io.Reader, o skyline.Options, miss float64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(in, runfile.MaxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading: %w", err)
@@ -87,6 +111,13 @@ func fitRuns(in io.Reader, o skyline.Options) ([]byte, error) {
 	use := make([][]float64, len(runs))
 	for i, r := range runs {
 		use[i] = r.Usage
+	}
+	if miss > 0 {
+		m, err := periodic.Learn(use, periodic.Options{Miss: miss, Debts: o.Debts})
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(promised{m.Skyline, runs[0].Step, m.Miss, m.Alpha, m.Factor, m.Runs})
 	}
 	m, err := skyline.Fit(use, o)
 	if err != nil {

@@ -13,10 +13,16 @@ import (
 // periodicFit runs `vcctl periodic fit` as a user does.
 func periodicFit(t *testing.T, stdin string, args ...string) (out, message string, status int) {
 	t.Helper()
+	return periodicRun(t, "fit", stdin, args...)
+}
+
+// periodicRun runs a subcommand of `vcctl periodic`.
+func periodicRun(t *testing.T, verb, stdin string, args ...string) (out, message string, status int) {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
 	app := (&tool{in: strings.NewReader(stdin), out: &stdout, err: &stderr}).app()
 	app.Reader = strings.NewReader(stdin)
-	line, err := reorder(app, append([]string{"vcctl", "periodic", "fit"}, args...))
+	line, err := reorder(app, append([]string{"vcctl", "periodic", verb}, args...))
 	if err == nil {
 		err = app.Run(line)
 	}

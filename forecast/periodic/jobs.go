@@ -12,7 +12,7 @@ type Run struct {
 	Owner string
 	Name  string // as it was created: render-2026-11-22
 	Job   string // the name of the periodic job that its owner declared; "" = none
-	Kind  string // what tells jobs of one name apart, such as the images of its groups
+	Kind  string // what distinguishes jobs of one name, such as the images of its groups
 	Begin time.Time
 	End   time.Time // zero: it still runs
 }

@@ -27,7 +27,7 @@ func TestMissesAsPromised(t *testing.T) {
 		debts bool
 	}{{8, 0.2, true}, {20, 0.1, true}, {40, 0.05, true}, {20, 0.1, false}} {
 		missed, promised := 0.0, 0.0
-		jobs := 60 * *more
+		jobs := 30 * *more
 		const next = 5
 		for range jobs {
 			var runs [][]float64
@@ -66,7 +66,7 @@ func TestWatch(t *testing.T) {
 		want  Drift
 		after int // runs, at most, in nine of ten jobs
 	}{{"as before", 1, Alike, 0}, {"twice as much", 2, NeedsMore, 12}, {"half as much", 0.5, NeedsLess, 12}} {
-		jobs, right := 50**more, 0
+		jobs, right := 20**more, 0
 		for range jobs {
 			var runs [][]float64
 			for range 30 {

@@ -16,6 +16,7 @@ const (
 	chance      = 1e-3 // that arrivals without a pattern, at the same mean rate, show one anywhere in a group
 	maxPatterns = 8    // of a group
 	maxTimes    = 600  // the latest runs of a group that are considered
+	maxPeriods  = 1e6  // from the first of them to the last
 )
 
 // Pattern is a period in which runs begin.
@@ -42,7 +43,7 @@ var natural = []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minut
 var windows = []float64{0.02, 0.05, 0.1, 0.2}
 
 // Patterns finds in which periods runs begin that bear one name, the pattern with most runs first. Runs that one pattern
-// explains are no evidence for the next, so that jobs of one name are told apart.
+// explains are no evidence for the next, so that jobs of one name are kept apart.
 func Patterns(times []time.Time, zone *time.Location) (out []Pattern) {
 	rest := make([]int, len(times))
 	for i := range rest {
@@ -125,7 +126,7 @@ func candidates(x []float64) (out []float64) {
 				return
 			}
 		}
-		if p >= 60 && p*(MinRuns-1) <= span*1.1 {
+		if p >= 60 && p*(MinRuns-1) <= span*1.1 && span <= maxPeriods*p {
 			out = append(out, p)
 		}
 	}
@@ -210,12 +211,13 @@ func scan(x []float64, period float64, tests int) (top window) {
 				right++
 			}
 			if peak = max(peak, with); with >= MinRuns && 10*with >= 9*peak && float64(with)*(1-0.1*share) > top.score {
-				w := window{in: all[left:right]}
-				first, last, with := stretch(w.in)
-				w.score = float64(2*with-(last-first+1)) - 0.1*share*float64(with)
-				if w.score > top.score && with >= MinRuns && float64(with) >= minCoverage*float64(last-first+1) &&
-					significant(x, w.in, first, last, with, share, tests*len(x)) {
-					w.found, w.first, w.last = true, first, last
+				w := window{found: true, in: all[left:right]}
+				var with int
+				w.first, w.last, with = stretch(w.in)
+				periods := float64(w.last - w.first + 1)
+				w.score = float64(2*with) - periods - 0.1*share*float64(with)
+				if w.score > top.score && with >= MinRuns && float64(with) >= minCoverage*periods &&
+					w.significant(x, with, share, tests*len(x)) {
 					top = w
 				}
 			}
@@ -255,14 +257,14 @@ func stretch(in []folded) (first, last, with int) {
 // significant says whether it is too unlikely that so many periods have a run in a share of the period by chance: if runs came
 // at their mean rate of that time, but at any moment, a period would have one with probability q, independently of others. The
 // bound is Chernoff's; tests is how many intervals were tried.
-func significant(x []float64, in []folded, first, last, with int, share float64, tests int) bool {
+func (w window) significant(x []float64, with int, share float64, tests int) bool {
 	begin, end := math.Inf(1), math.Inf(-1)
-	for _, f := range in {
-		if f.period >= first && f.period <= last {
+	for _, f := range w.in {
+		if f.period >= w.first && f.period <= w.last {
 			begin, end = min(begin, x[f.at]), max(end, x[f.at])
 		}
 	}
-	periods := last - first + 1
+	periods := w.last - w.first + 1
 	from, _ := slices.BinarySearch(x, begin)
 	to, _ := slices.BinarySearch(x, end)
 	q := 1 - math.Exp(-share*float64(to-from+1)/float64(periods))

@@ -84,36 +84,38 @@ func ParseRecurrence(text string) (Recurrence, error) {
 	if r.Start, err = time.Parse(clock, strings.TrimSpace(start)); err != nil {
 		return r, fmt.Errorf("recurrence: DTSTART %q is not a time of the wall clock such as 20260301T020000", start)
 	}
-	_, _, err = r.rule()
+	_, err = r.rule()
 	return r, err
 }
 
-// rule returns the parsed rule and its zone.
-func (r Recurrence) rule() (*rrule.RRule, *time.Location, error) {
-	zone, err := time.LoadLocation(r.Zone)
-	if err != nil || r.Zone == "" || r.Zone == "Local" {
-		return nil, nil, fmt.Errorf("recurrence: time zone %q is not known", r.Zone)
+// rule returns the parsed rule.
+func (r Recurrence) rule() (*rrule.RRule, error) {
+	if r.Zone == "" || r.Zone == "Local" {
+		return nil, fmt.Errorf("recurrence: time zone %q is none of the IANA database, such as Europe/Berlin", r.Zone)
 	}
 	if err := allowed(r.Rule); err != nil {
-		return nil, nil, fmt.Errorf("recurrence: rule %q: %w", r.Rule, err)
+		return nil, fmt.Errorf("recurrence: rule %q: %w", r.Rule, err)
 	}
 	o, err := rrule.StrToROption(r.Rule)
 	if err != nil {
-		return nil, nil, fmt.Errorf("recurrence: rule %q: %w", r.Rule, err)
+		return nil, fmt.Errorf("recurrence: rule %q: %w", r.Rule, err)
 	}
 	o.Dtstart = r.Start
 	rule, err := rrule.NewRRule(*o)
 	if err != nil {
-		return nil, nil, fmt.Errorf("recurrence: rule %q: %w", r.Rule, err)
+		return nil, fmt.Errorf("recurrence: rule %q: %w", r.Rule, err)
 	}
-	return rule, zone, nil
+	return rule, nil
 }
 
-// Between returns the times of the rule from from on and before to. The library counts on a clock without summer time; each
+// Between returns the times of the rule from from on and before to, in its zone. The library counts on a clock without summer time; each
 // time is put on the zone's clock here: one that does not exist there comes as much later as the clock is put forward, and one
 // that comes twice counts the first time.
-func (r Recurrence) Between(from, to time.Time) ([]time.Time, error) {
-	rule, zone, err := r.rule()
+func (r Recurrence) Between(from, to time.Time, zone *time.Location) ([]time.Time, error) {
+	if zone.String() != r.Zone {
+		return nil, fmt.Errorf("recurrence: its time zone is %s, not %s", r.Zone, zone)
+	}
+	rule, err := r.rule()
 	if err != nil {
 		return nil, err
 	}

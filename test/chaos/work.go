@@ -116,9 +116,9 @@ func (w *Work) counting(name string, n int, onLoss string) v1.VirtualClusterSpec
 func (w *Work) counted(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, 6*time.Minute)
 	defer cancel()
-	looked := time.Now()
+	asked := time.Now()
 	for {
-		if time.Since(looked) > time.Minute {
+		if time.Since(asked) > time.Minute {
 			for _, h := range w.s.Hosts {
 				if !h.DaemonRuns() || h.DaemonAnswers(ctx) {
 					continue
@@ -129,7 +129,7 @@ func (w *Work) counted(ctx context.Context, n int) error {
 					return err
 				}
 			}
-			looked = time.Now()
+			asked = time.Now()
 		}
 		vms, err := ask(ctx, w.s, 0, func(ctx context.Context, c *client.Client) ([]v1.VM, error) { return c.VMs(ctx, "", "") })
 		for _, vm := range vms {
