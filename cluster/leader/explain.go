@@ -28,7 +28,7 @@ func Explain(v *View, vc state.VC) Explanation {
 			say("%s", vc.Decision.Summary)
 		}
 		out.Decision = admission.Consider(v.Snapshot, vc, v.withMargin(placement.Env{Now: v.now, NewID: func() string { return "" }, Pools: poolsOf(v.live),
-			Lists: func(vm state.VM) []string { return listingOf(v.live, vm) }}))
+			Lists: listerOf(func() map[string]HostLive { return v.live })}))
 		for i, w := range admission.Queue(v.Snapshot) {
 			if w.ID == vc.ID {
 				say("number %d in the queue, priority %d, waiting since %s", i+1, w.Priority, w.QueuedAt.Format("2006-01-02 15:04:05 MST"))

@@ -131,25 +131,46 @@ func (l *liveReports) hypervisor(host string) (failover.HostReport, bool) {
 	return failover.HostReport{Reach: live.Reach, Error: live.Error}, reported
 }
 
-// listing returns the hosts whose hypervisor last listed the VM, or a stray one by its name.
-func (l *liveReports) listing(vm state.VM) []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if vm.Generation == 0 && len(l.stray) == 0 {
-		return nil
+// lister returns a function that returns the hosts whose hypervisor last listed a VM, or a stray one by its name. It is for one
+// decision, and one goroutine.
+func (l *liveReports) lister() func(vm state.VM) []string {
+	list := listerOf(l.all)
+	return func(vm state.VM) []string {
+		l.mu.Lock()
+		strays := len(l.stray)
+		l.mu.Unlock()
+		if vm.Generation == 0 && strays == 0 {
+			return nil
+		}
+		return list(vm)
 	}
-	return listingOf(l.hosts, vm)
 }
 
-func listingOf(live map[string]HostLive, vm state.VM) (hosts []string) {
-	for name, l := range live {
-		is := vm.Generation > 0 && slices.ContainsFunc(l.Running, func(i agent.Instance) bool { return i.VM == vm.ID })
-		if is || slices.Contains(l.Strays, vm.Domain()) {
-			hosts = append(hosts, name)
+// listerOf returns the same of reports, which it asks for when they are needed.
+func listerOf(reports func() map[string]HostLive) func(vm state.VM) []string {
+	var live map[string]HostLive
+	var ids, names map[string][]string // hosts by what they list
+	return func(vm state.VM) []string {
+		if live == nil {
+			live, names = reports(), map[string][]string{}
+			for host, l := range live {
+				for _, name := range l.Strays {
+					names[name] = append(names[name], host)
+				}
+			}
 		}
+		if vm.Generation > 0 && ids == nil { // it was started before
+			ids = map[string][]string{}
+			for host, l := range live {
+				for _, i := range l.Running {
+					ids[i.VM] = append(ids[i.VM], host)
+				}
+			}
+		}
+		hosts := slices.Concat(ids[vm.ID], names[vm.Domain()])
+		slices.Sort(hosts)
+		return slices.Compact(hosts)
 	}
-	slices.Sort(hosts)
-	return hosts
 }
 
 // pools returns the pools of hosts.
