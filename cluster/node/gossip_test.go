@@ -61,11 +61,11 @@ func sees(t *testing.T, g *Gossip, want ...string) {
 	until(t, fmt.Sprintf("%s sees %v", g.o.Name, want), func() any { return names(g) }, func() bool { return slices.Equal(names(g), want) })
 }
 
-// hint waits for one of the kind about the member.
-func hint(t *testing.T, g *Gossip, k HintKind, of string) Hint {
+// hint waits for one of the kinds about the member.
+func hint(t *testing.T, g *Gossip, of string, kinds ...HintKind) Hint {
 	t.Helper()
 	for { // the members of a test give a few hints each, and then none
-		if h := patience.Receive(t, patience.Stall, fmt.Sprintf("a hint that %s has %s, at %s, which sees %v", of, k, g.o.Name, names(g)), g.Hints()); h.Kind == k && h.Name == of {
+		if h := patience.Receive(t, patience.Stall, fmt.Sprintf("a hint that %s has %v, at %s, which sees %v", of, kinds, g.o.Name, names(g)), g.Hints()); slices.Contains(kinds, h.Kind) && h.Name == of {
 			return h
 		}
 	}
@@ -80,14 +80,18 @@ func TestGossip(t *testing.T) {
 	for _, g := range []*Gossip{a, b, c} {
 		sees(t, g, "a", "b", "c")
 	}
-	if h := hint(t, a, HintJoined, "b"); !slices.Equal(h.Meta.Roles, []string{"agent"}) || h.Meta.Address != "10.0.0.2:7480" {
+	if h := hint(t, a, "b", HintJoined); !slices.Equal(h.Meta.Roles, []string{"agent"}) || h.Meta.Address != "10.0.0.2:7480" {
 		t.Errorf("joined: %+v", h)
 	}
 	if err := b.SetMeta(GossipMeta{Roles: []string{"agent", "server"}, Version: "2"}); err != nil {
 		t.Fatal(err)
 	}
-	if h := hint(t, a, HintChanged, "b"); h.Meta.Version != "2" {
-		t.Errorf("changed: %+v", h)
+	// A member that a busy machine keeps from answering seems to fail. Then it joins again, with what has changed, or has no leave to
+	// announce any more.
+	for {
+		if h := hint(t, a, "b", HintChanged, HintJoined); h.Meta.Version == "2" {
+			break
+		}
 	}
 	if err := b.SetMeta(GossipMeta{Version: strings.Repeat("v", 600)}); err == nil {
 		t.Error("meta that is too long was taken")
@@ -98,7 +102,7 @@ func TestGossip(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	hint(t, a, HintLeft, "c")
+	hint(t, a, "c", HintLeft, HintFailed)
 	sees(t, b, "a", "b")
 }
 
@@ -141,7 +145,7 @@ func TestGossipHealsAfterPartition(t *testing.T) {
 	cut.Store(true)
 	sees(t, all[0], "m1", "m2")
 	sees(t, all[3], "m3", "m4")
-	hint(t, all[0], HintFailed, "m4")
+	hint(t, all[0], "m4", HintFailed)
 	cut.Store(false)
 	for _, g := range all {
 		sees(t, g, "m1", "m2", "m3", "m4")
@@ -159,7 +163,7 @@ func TestGossipCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.closing.Do(func() {})
-	hint(t, a, HintFailed, "b")
+	hint(t, a, "b", HintFailed)
 	again := gossip(t, GossipOptions{Name: "b", Advertise: "10.0.0.2:1", Network: network})
 	again.joinIn(t, a.Address())
 	sees(t, a, "a", "b")
