@@ -31,7 +31,7 @@ type MoveSettings struct {
 	CoolDown            string  `json:"coolDown" doc:"Time after a re-balance before the leader plans the next, as a Go duration." example:"30m"`
 	StabilizationWindow string  `json:"stabilizationWindow" doc:"Stabilization window: for this time VMs must have had too little and hosts have been unchanged, as a Go duration." example:"30s"`
 	MinGain             float64 `json:"minGain" doc:"Least gain of a plan, as a fraction of the minimum yield: 0.1 is a tenth."`
-	IdleBelow           float64 `json:"idleBelow" doc:"Nothing moves while less than this fraction of the cluster's CPU is used, 0 to 1."`
+	IdleBelow           float64 `json:"idleBelow" doc:"The leader plans no re-balance by itself while VMs need less than this fraction of the cluster's CPU, 0 to 1."`
 	MaxBytes            Size    `json:"maxBytes" doc:"Most bytes that one plan may send, unless the request names another bound; 0: what one migration sends in a period."`
 	Budget              Size    `json:"budget" doc:"What maxBytes comes to: itself, or where it is 0 what the bandwidth and the period make of it. Read only."`
 	PerHost             int     `json:"perHost" doc:"Most migrations at a time that one host takes part in."`
@@ -66,7 +66,7 @@ type MovePatch struct {
 	CoolDown            *string  `json:"coolDown,omitempty" text:"duration" doc:"Time after a re-balance before the leader plans the next, as a Go duration."`
 	StabilizationWindow *string  `json:"stabilizationWindow,omitempty" text:"duration" doc:"Stabilization window: for this time VMs must have had too little and hosts have been unchanged, as a Go duration."`
 	MinGain             *float64 `json:"minGain,omitempty" minimum:"0" maximum:"10" doc:"Least gain of a plan, as a fraction of the minimum yield; 0: the default."`
-	IdleBelow           *float64 `json:"idleBelow,omitempty" minimum:"0" maximum:"1" doc:"Nothing moves while less than this fraction of the cluster's CPU is used; 0: the default."`
+	IdleBelow           *float64 `json:"idleBelow,omitempty" minimum:"0" maximum:"1" doc:"The leader plans no re-balance by itself while VMs need less than this fraction of the cluster's CPU."`
 	MaxBytes            *Size    `json:"maxBytes,omitempty" zero:"true" doc:"Most bytes that one plan may send, bytes or a size with a unit; 0: what one migration sends in a period."`
 	PerHost             *int     `json:"perHost,omitempty" minimum:"1" maximum:"64" doc:"Most migrations at a time that one host takes part in."`
 	Total               *int     `json:"total,omitempty" minimum:"0" maximum:"4096" doc:"Most migrations at a time in the cluster; 0: 8, or one for every four hosts if that is more."`

@@ -235,7 +235,7 @@ type MoveSettings struct {
 	CoolDown            Millis   `json:"coolDown,omitempty"`            // after a plan ended, until the next
 	StabilizationWindow Millis   `json:"stabilizationWindow,omitempty"` // for this long a gain must have been there
 	MinGain             float64  `json:"minGain,omitempty"`             // of the minimum yield, relative
-	IdleBelow           float64  `json:"idleBelow,omitempty"`           // use of the cluster's CPU, 0 to 1, below which nothing moves; 0 = any
+	IdleBelow           float64  `json:"idleBelow,omitempty"`           // need of CPU over what hosts have, 0 to 1, below which no re-balance is planned; 0 = any
 	MaxBytes            int64    `json:"maxBytes,omitempty"`            // of one plan; 0 = bandwidth x period
 	PerHost             int      `json:"perHost,omitempty"`             // most moves at once that one host takes part in
 	Total               int      `json:"total,omitempty"`               // most moves at once; 0 = see Concurrent
