@@ -22,8 +22,9 @@ func (t *tool) periodicCommand() *cli.Command {
 		Subcommands: []*cli.Command{t.periodicFindCommand(), {
 			Name: "fit", Usage: "fit a skyline to past runs, without a server", ArgsUsage: "[FILE|-]",
 			Description: "Reads runs from FILE or, with - or no FILE, from standard input: one JSON object a line,\n" +
-				"{\"run\": NAME, \"step\": SECONDS, \"usage\": [...]}, with the use of each step in any unit. Prints one JSON object: the\n" +
-				"skyline to reserve per step, and how good it is. Starts are aligned; a shorter run uses nothing behind its end.\n" +
+				"{\"run\": NAME, \"step\": SECONDS, \"usage\": [...]}, with the use of each step in any unit, and where known\n" +
+				"\"throttled\": [...], the steps, from 0 on, in which something held the run back: it needed at least what it used. Prints one\n" +
+				"JSON object: the skyline to reserve per step, and how good it is. Starts are aligned; a shorter run uses nothing behind its end.\n" +
 				"Exit status: 0 done; 2 bad input.\n\n" +
 				"With --miss the weights are chosen so that least is reserved for that chance, and what is reserved is scaled until runs\n" +
 				"that were left out show the chance.\n\n" +
@@ -111,9 +112,10 @@ func fitRuns(in io.Reader, o skyline.Options, miss float64) ([]byte, error) {
 	use := make([][]float64, len(runs))
 	for i, r := range runs {
 		use[i] = r.Usage
+		o.Censored = append(o.Censored, r.Throttled)
 	}
 	if miss > 0 {
-		m, err := periodic.Learn(use, periodic.Options{Miss: miss, Debts: o.Debts})
+		m, err := periodic.Learn(use, periodic.Options{Miss: miss, Debts: o.Debts, Censored: o.Censored})
 		if err != nil {
 			return nil, err
 		}

@@ -50,6 +50,7 @@ func TestPeriodicFit(t *testing.T) {
 		"a hyphen":          {twoRuns, []string{"-"}, `{"skyline":[0,3,7.5,1],"step":5,"objective":0.015065217391304347,"over":1.5,"under":0,"eps":0.043478260869565216,"gap":0}`},
 		"a file, any order": {"", []string{file, "--alpha", "0"}, `{"skyline":[0,4,7.5,1],"step":5,"objective":0,"over":2,"under":0,"eps":0,"gap":0}`},
 		"alpha 1":           {twoRuns, []string{"--alpha", "1", "--beta", "0"}, `{"skyline":[0,2,6.5,0],"step":5,"objective":0,"over":0,"under":2,"eps":0.18306636155606407,"gap":0}`},
+		"throttled steps":   {strings.Replace(twoRuns, "6.5, 1]", "6.5, 1], \"throttled\": [2]", 1), []string{"--alpha", "0.9", "--beta", "0"}, `{"skyline":[0,2,7.5,0],"step":5,"objective":0.09999999999999998,"over":0,"under":1,"eps":0.13043478260869565,"gap":0}`},
 		"memory":            {twoRuns, []string{"--debts=false", "--alpha=0.25", "--beta=0"}, `{"skyline":[0,4,7.5,1],"step":5,"objective":0.5,"over":2,"under":0,"eps":0,"gap":0}`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -28,6 +28,10 @@ type Run struct {
 	Name  string
 	Step  float64 // seconds
 	Usage []float64
+	// Throttled marks the steps in which something held the run back: it needed at least what it used there. nil: none.
+	Throttled []bool
+
+	steps []int // of Throttled
 }
 
 // Parse reads all runs of a file. They have one step, and names of their own. Errors name the line.
@@ -66,7 +70,7 @@ func Parse(file []byte) (runs []Run, err error) {
 	return runs, nil
 }
 
-// parseRun reads the object of one run. Each field must be there, once, and no other.
+// parseRun reads the object of one run. Each field but throttled must be there, none twice, and no other.
 func parseRun(line []byte) (Run, error) {
 	var r Run
 	if !utf8.Valid(line) {
@@ -102,6 +106,16 @@ func parseRun(line []byte) (Run, error) {
 			return r, fmt.Errorf("%s is missing", key)
 		}
 	}
+	for _, k := range r.steps {
+		if k >= len(r.Usage) {
+			return r, fmt.Errorf("throttled has step %d, and usage has %d steps, from 0 on", k, len(r.Usage))
+		}
+		if r.Throttled == nil {
+			r.Throttled = make([]bool, len(r.Usage))
+		}
+		r.Throttled[k] = true
+	}
+	r.steps = nil
 	return r, nil
 }
 
@@ -131,36 +145,46 @@ func (r *Run) field(d *json.Decoder, key string) error {
 			return fmt.Errorf("step must be a number of seconds, above 0 and at most %v", MaxStep)
 		}
 	case "usage":
-		return r.usage(d)
+		err := numbers(d, key, MaxUsage, func(v float64) { r.Usage = append(r.Usage, math.Abs(v)) }) // no -0
+		if err == nil && len(r.Usage) == 0 {
+			return errors.New("usage has no step")
+		}
+		return err
+	case "throttled":
+		whole := true
+		err := numbers(d, key, MaxSteps, func(v float64) { r.steps, whole = append(r.steps, int(v)), whole && v == math.Trunc(v) })
+		if err == nil && !whole {
+			return errors.New("throttled must be an array of whole numbers, of steps from 0 on")
+		}
+		return err
 	default:
-		return fmt.Errorf("unknown field %q: known are run, step and usage", key)
+		return fmt.Errorf("unknown field %q: known are run, step, usage and throttled", key)
 	}
 	return nil
 }
 
-func (r *Run) usage(d *json.Decoder) error {
+// numbers reads an array of numbers from 0 to a limit.
+func numbers(d *json.Decoder, key string, limit float64, take func(v float64)) error {
 	if t, err := d.Token(); err != nil || t != json.Delim('[') {
-		return errors.New("usage must be an array of numbers")
+		return fmt.Errorf("%s must be an array of numbers", key)
 	}
-	for d.More() {
+	n := 0
+	for ; d.More(); n++ {
 		t, err := d.Token()
 		if err != nil {
 			return malformed(d, err)
 		}
 		v, number := t.(float64)
 		switch {
-		case !number || v < 0 || v > MaxUsage:
-			return fmt.Errorf("usage[%d] must be a number from 0 to %v", len(r.Usage), MaxUsage)
-		case len(r.Usage) == MaxSteps:
-			return fmt.Errorf("usage has more than %d steps", MaxSteps)
+		case !number || v < 0 || v > limit:
+			return fmt.Errorf("%s[%d] must be a number from 0 to %v", key, n, limit)
+		case n == MaxSteps:
+			return fmt.Errorf("%s has more than %d steps", key, MaxSteps)
 		}
-		r.Usage = append(r.Usage, math.Abs(v)) // no -0
+		take(v)
 	}
 	if _, err := d.Token(); err != nil {
 		return malformed(d, err)
-	}
-	if len(r.Usage) == 0 {
-		return errors.New("usage has no step")
 	}
 	return nil
 }

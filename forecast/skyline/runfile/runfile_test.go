@@ -15,6 +15,14 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestParseThrottled(t *testing.T) {
+	runs, err := Parse([]byte(`{"throttled":[2,0,2],"run":"r1","step":5,"usage":[1,2,3,4]}
+{"run":"r2","step":5,"usage":[1],"throttled":[]}`))
+	if err != nil || !slices.Equal(runs[0].Throttled, []bool{true, false, true, false}) || runs[1].Throttled != nil {
+		t.Errorf("%+v, %v", runs, err)
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	line := func(fields string) string { return "{" + fields + "}" }
 	good := `"run":"r","step":5,"usage":[1]`
@@ -52,10 +60,15 @@ func TestParseRefuses(t *testing.T) {
 		line(`"usage":[1e999]`):        "not JSON at byte",
 		line(`"usage":[NaN]`):          "not JSON at byte",
 		line(`"run":"` + "\xff" + `"`): "not valid UTF-8",
-		strings.Repeat(" ", MaxFile+1): "longer than 16 MiB",
-		numbered(1, MaxSteps+1):        "usage has more than 10000 steps",
-		numbered(MaxRuns+1, 1):         "line 10001: more than 10000 runs",
-		numbered(21, MaxSteps):         "line 21: 21 runs of up to 10000 steps are more",
+
+		line(good + `,"throttled":1`):                          "throttled must be an array",
+		line(good + `,"throttled":[0.5]`):                      "whole numbers",
+		line(good + `,"throttled":[-1]`):                       "throttled[0] must be",
+		line(good + `,"throttled":[1]`):                        "throttled has step 1, and usage has 1 steps",
+		strings.Repeat(" ", MaxFile+1):                         "longer than 16 MiB",
+		numbered(1, MaxSteps+1):                                "usage has more than 10000 steps",
+		numbered(MaxRuns+1, 1):                                 "line 10001: more than 10000 runs",
+		numbered(21, MaxSteps):                                 "line 21: 21 runs of up to 10000 steps are more",
 		line(good) + "\n" + `{"run":"s","step":6,"usage":[1]}`: "line 2: step is 6 s, that of the runs before 5 s",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
