@@ -3,13 +3,24 @@ package allocator
 // Reserve is what a host keeps free for VMs that have less memory than they were started with, and may take back what they lack by
 // themselves (autodeflate). It is the largest deficit of one VM, so that any one may take all of it at any time, or a quarter of the sum of
 // all deficits, whichever is more: of many VMs more than one takes memory back before the agent observes it. The zero value is the reserve
-// of a host without VMs.
+// of a host without VMs. With LargestOnly the quarter is not kept.
 //
 // Deficits are added up exactly in whole bytes. A Reserve is a value: callers may change a copy to try a change.
 type Reserve[N int64 | float64] struct {
+	LargestOnly bool
+
 	largest N // that one VM lacks
 	second  N // the same of all others, or more where it is not known any more
 	sum     N
+}
+
+// NewReserves returns the reserves of that many hosts without VMs.
+func NewReserves[N int64 | float64](hosts int, largestOnly bool) []Reserve[N] {
+	out := make([]Reserve[N], hosts)
+	for i := range out {
+		out[i].LargestOnly = largestOnly
+	}
+	return out
 }
 
 // Add a VM that lacks so much. One that has all of its memory, or more, takes nothing back.
@@ -52,11 +63,17 @@ func (r Reserve[N]) MaxGrant(deficit, free N) N {
 	if deficit == r.largest {
 		others = r.second
 	}
+	if r.LargestOnly {
+		return max(0, free-others)
+	}
 	// Given d: d + others <= free, and d + (sum-d)/4 <= max(free, deficit).
 	return max(0, min(free-others, (4*max(free, deficit)-r.sum)/3))
 }
 
 func (r Reserve[N]) quarter() N {
+	if r.LargestOnly {
+		return 0
+	}
 	q := r.sum / 4
 	if 4*q < r.sum { // whole bytes: no less than a quarter
 		q++

@@ -218,7 +218,7 @@ func (x *execution) reserve(w where, hosts ...int) {
 }
 
 func (x *execution) memory(j int) (used, kept float64) {
-	var reserves allocator.Reserve[float64]
+	reserves := allocator.Reserve[float64]{LargestOnly: x.p.LargestOnly}
 	for _, w := range x.on[j] {
 		used += x.p.Groups[w.group].Memory
 		reserves.Add(x.p.Groups[w.group].Reclaimable)

@@ -310,7 +310,7 @@ func (e *emptying) divide(at []int) (allocator.Solution, error) {
 // brokenHosts are those that do not keep their memory or a rule in a placement.
 func (f *fleet) brokenHosts(at []int) []bool {
 	n := len(f.p.Hosts)
-	broken, used, reserves, groups := make([]bool, n), make([]float64, n), make([]allocator.Reserve[float64], n), make([][]int, n)
+	broken, used, reserves, groups := make([]bool, n), make([]float64, n), allocator.NewReserves[float64](n, f.p.LargestOnly), make([][]int, n)
 	for vm, j := range at {
 		used[j] += f.of(vm).Memory
 		reserves[j].Add(f.of(vm).Reclaimable)

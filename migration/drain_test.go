@@ -231,7 +231,7 @@ func (o *departures) apart(a, b int) bool {
 func newDepartures(p migration.Problem, closed []int) *departures {
 	o := &departures{p: p, bytes: map[int]float64{}}
 	begin, factor := 0, 1
-	var reserves allocator.Reserve[float64] // of all VMs, wherever they are
+	reserves := allocator.Reserve[float64]{LargestOnly: p.LargestOnly} // of all VMs, wherever they are
 	for g, q := range p.Groups {
 		for vm := range q.Count {
 			reserves.Add(q.Reclaimable)
@@ -435,10 +435,13 @@ func TestDrainsKeepTheRulesAtEveryInstant(t *testing.T) {
 	})
 }
 
-// A host that keeps a quarter of what its VMs may take back takes one more only if it can keep its part, too.
+// A host that keeps a quarter of what its VMs may take back takes one more only if it can keep its part, too. One that keeps only the
+// largest amount of one VM takes it as long as it has that.
 func TestAQuarterOfGrowthIsKept(t *testing.T) {
-	for memory, fits := range map[float64]bool{22.25: false, 22.5: true} { // 9 VMs of 2, and a quarter of 9 times 2
-		p := migration.Problem{Hosts: []migration.Host{{Name: "a", CPU: 9, Memory: 9}, {Name: "b", CPU: 9, Memory: memory}}}
+	for memory, fits := range map[float64]bool{22.25: false, 22.5: true, -19.75: false, -20: true} { // 9 VMs of 2, and a quarter of 9 times 2; below 0: or 2
+		only := memory < 0
+		memory = math.Abs(memory)
+		p := migration.Problem{LargestOnly: only, Hosts: []migration.Host{{Name: "a", CPU: 9, Memory: 9}, {Name: "b", CPU: 9, Memory: memory}}}
 		q := migration.Group{Name: "g", Count: 9, CPU: 1, Memory: 2, Reclaimable: 2, Hosts: make([]int, 9)}
 		for vm := range 8 {
 			q.Hosts[vm] = 1
@@ -450,7 +453,7 @@ func TestAQuarterOfGrowthIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		if (len(out.Blockers) == 0) != fits {
-			t.Errorf("with %v: %+v", memory, out)
+			t.Errorf("with %v, the largest only %v: %+v", memory, only, out)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func newPlacementTable(f *fleet) *placementTable {
 // carried records that the moves so far are carried out: the home of each VM is its present host.
 func (s *placementTable) carried() {
 	n := len(s.open)
-	s.home, s.homes, s.reserves, s.done = slices.Clone(s.at), make([][]int, n), make([]allocator.Reserve[float64], n), s.done[:0]
+	s.home, s.homes, s.reserves, s.done = slices.Clone(s.at), make([][]int, n), allocator.NewReserves[float64](n, s.f.p.LargestOnly), s.done[:0]
 	for vm, j := range s.home {
 		if j >= 0 {
 			s.homes[j] = append(s.homes[j], vm)
@@ -190,7 +190,7 @@ func (s *placementTable) leave(vm int) {
 	if x.Reclaimable == 0 || s.home[vm] == from {
 		return
 	}
-	var reserves allocator.Reserve[float64]
+	reserves := allocator.Reserve[float64]{LargestOnly: s.f.p.LargestOnly}
 	for _, vm := range s.homes[from] {
 		reserves.Add(s.f.of(vm).Reclaimable)
 	}

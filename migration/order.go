@@ -49,7 +49,7 @@ func newOrder(f *fleet, target []int) *order {
 
 // reserves are what hosts keep for the VMs that are there before or afterwards.
 func reserves(f *fleet, target []int) []allocator.Reserve[float64] {
-	out := make([]allocator.Reserve[float64], len(f.p.Hosts))
+	out := allocator.NewReserves[float64](len(f.p.Hosts), f.p.LargestOnly)
 	for vm, to := range target {
 		if to >= 0 {
 			out[to].Add(f.of(vm).Reclaimable)

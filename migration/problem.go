@@ -65,6 +65,9 @@ type Problem struct {
 	Rules  *allocator.Rules // nil: none
 	Limits Limits
 
+	// LargestOnly: of what VMs may take back hosts keep the largest amount of one VM free, and not a quarter of all (allocator.Reserve).
+	LargestOnly bool
+
 	// NoRoute says why no VM can be sent directly from one host to another, by index; "" = one can. nil: every host reaches every other.
 	NoRoute func(from, to int) string
 

@@ -71,7 +71,7 @@ func newSearch(f *fleet) *search {
 			reclaimable = max(reclaimable, f.p.Groups[g].Reclaimable)
 		}
 	}
-	reserves := make([]allocator.Reserve[float64], len(s.p.Hosts))
+	reserves := allocator.NewReserves[float64](len(s.p.Hosts), f.p.LargestOnly)
 	for vm, j := range f.home {
 		if j >= 0 {
 			reserves[j].Add(f.of(vm).Reclaimable)

@@ -80,6 +80,8 @@ type Options struct {
 	// No component grows into it. Only elastic components are evicted for it, and only for the largest deficit of one component:
 	// where a quarter of all deficits is not free, other components just do not grow.
 	Reserve bool
+	// LargestOnly: the quarter of all deficits is not kept.
+	LargestOnly bool
 	// Late: memory that is taken, also from components that are evicted, is free only in a later look, once Present and Charged show it.
 	Late bool
 }

@@ -19,7 +19,7 @@ type hostShare struct {
 // resize changes the memory of components that stay: lines 39 to 41, in steps. First some shrink, then others grow, while there is room.
 func (s *Rightsizer) resize(p *Problem, o Options) {
 	for j := range s.hosts {
-		s.hosts[j] = hostShare{}
+		s.hosts[j] = hostShare{reserve: allocator.Reserve[float64]{LargestOnly: o.LargestOnly}}
 	}
 	for c := range p.Components {
 		in, out, want := &p.Components[c], &s.r.Outcomes[c], &s.claim[c]

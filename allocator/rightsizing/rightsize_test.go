@@ -151,14 +151,15 @@ func TestBeyondThePaper(t *testing.T) {
 // component is evicted where that quarter is not free.
 func TestAQuarterOfAllIsKept(t *testing.T) {
 	for name, c := range map[string]struct {
-		memory float64 // of the host, GiB
-		grown  float64 // what the first has then
+		memory  float64 // of the host, GiB
+		grown   float64 // what the first has then
+		without float64 // likewise, where the quarter is not kept
 	}{
-		"there is room":               {22, 4}, // 18 + 14/4
-		"just the largest would fit":  {20.25, 2 + 1./3},
-		"the quarter is there":        {20, 2},
-		"short of the quarter":        {19, 2},
-		"and just not of the largest": {18, 2},
+		"there is room":               {22, 4, 4}, // 18 + 14/4
+		"just the largest would fit":  {20.25, 2 + 1./3, 4},
+		"the quarter is there":        {20, 2, 4},
+		"short of the quarter":        {19, 2, 3},
+		"and just not of the largest": {18, 2, 2},
 	} {
 		var all [][]Component
 		for range 8 {
@@ -168,6 +169,9 @@ func TestAQuarterOfAllIsKept(t *testing.T) {
 		}
 		p := problemOf([]Host{{"a", 32, c.memory * gib}}, all...)
 		p.Components[0].Need.Memory, p.Components[0].Required = 4*gib, 2*gib
+		if r := new(Rightsizer).Rightsize(p, Options{Reserve: true, LargestOnly: true, Late: true, Step: 1}); math.Abs(r.Outcomes[0].Memory-c.without*gib) > 1 || r.Preempted > 0 {
+			t.Errorf("%s: without the quarter: %+v", name, r.Outcomes)
+		}
 		r := new(Rightsizer).Rightsize(p, Options{Reserve: true, Late: true, Step: 1})
 		for i, out := range r.Outcomes {
 			switch {
