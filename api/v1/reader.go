@@ -30,7 +30,8 @@ const (
 //
 //	json                               name; a field without omitempty is required
 //	default                            of a field that is not given
-//	enum, maxLength (bytes)            of a text
+//	enum                               of a text, or of each entry of a list
+//	maxLength (bytes)                  of a text
 //	pattern, patternDescription        of a text: what it matches, and that in words
 //	minimum, exclusiveMinimum, maximum of a number
 //	minItems, maxItems                 of a list
@@ -273,12 +274,16 @@ func (r *reader) list(n *node, path string, to reflect.Value, tag reflect.Struct
 		r.fault(n, path, "must have %d to %d entries, not %d", lowest, highest, len(n.items))
 		return
 	}
+	entry := reflect.StructTag("")
+	if allowed := tag.Get("enum"); allowed != "" {
+		entry = reflect.StructTag(`enum:"` + allowed + `"`)
+	}
 	to.Set(reflect.MakeSlice(to.Type(), len(n.items), len(n.items)))
 	for i, item := range n.items {
 		if r.full() {
 			return
 		}
-		r.value(item, path+"["+strconv.Itoa(i)+"]", to.Index(i), "")
+		r.value(item, path+"["+strconv.Itoa(i)+"]", to.Index(i), entry)
 	}
 }
 
