@@ -102,6 +102,9 @@ func TestSettingsPage(t *testing.T) {
 			}
 			if e := change.Tag.Get("enum"); e != "" {
 				values = "`" + strings.ReplaceAll(e, ",", "`, `") + "`"
+				if v.Kind() == reflect.Slice {
+					values = "any of " + values + ", with commas between"
+				}
 			}
 			if lo := change.Tag.Get("minimum"); lo != "" {
 				values = lo + " or more"

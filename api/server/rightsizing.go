@@ -35,7 +35,7 @@ func (s *Server) registerRightsizing(api huma.API) {
 }
 
 func rightsizingOf(x leader.RightsizingStatus) v1.Rightsizing {
-	return v1.Rightsizing{Mode: string(x.Settings.Mode), Needs: x.Settings.Needs, Aggressiveness: x.Settings.Aggressiveness, EvaluatedAt: x.EvaluatedAt,
+	return v1.Rightsizing{Mode: string(x.Settings.Mode), Needs: x.Settings.Needs, Aggressiveness: x.Settings.Aggressiveness, DisabledStages: append([]string{}, x.Settings.DisabledStages...), EvaluatedAt: x.EvaluatedAt,
 		Reclaimed: v1.Resources{CPU: x.Reclaimed.CPU, Memory: v1.Size(x.Reclaimed.Memory)}, Waiting: append([]string{}, x.Waiting...),
 		Admission: admission(x.Admission),
 		VMs: each(x.VMs, func(m rightsizing.Recommendation) v1.RightsizedVM {

@@ -45,7 +45,7 @@ func TestRightsizing(t *testing.T) {
 		on, needs, aggressiveness := "on", "estimated", "aggressive"
 		set, err := api.SetSettings(t.Context(), v1.SettingsPatch{Rightsizing: &v1.RightsizingPatch{Mode: &on, Needs: &needs, Aggressiveness: &aggressiveness}})
 		must(t, err)
-		if want := (v1.RightsizingSettings{Mode: on, Needs: needs, Aggressiveness: aggressiveness}); set.Rightsizing != want {
+		if want := (v1.RightsizingSettings{Mode: on, Needs: needs, Aggressiveness: aggressiveness, DisabledStages: []string{}}); !cmp.Equal(set.Rightsizing, want) {
 			t.Errorf("%+v", set.Rightsizing)
 		}
 		r, err = api.Create(t.Context(), spec, client.DryRun())
@@ -65,16 +65,26 @@ func TestRightsizing(t *testing.T) {
 		if h := now.Admission.Hosts[0]; h.Headroom.CPU <= 0 || h.Headroom.Memory <= 0 || h.Headroom != h.Estimated || h.Ignored == "" && h.Available == nil {
 			t.Errorf("%+v", h)
 		}
-		for _, doc := range []string{`{"rightsizing":{}}`, `{"rightsizing":{"mode":"maybe"}}`, `{"rightsizing":{"needs":"guessed"}}`, `{"rightsizing":{"aggressiveness":"reckless"}}`, `{"rightsizing":{"aggressivness":"balanced"}}`} {
+		for _, doc := range []string{`{"rightsizing":{}}`, `{"rightsizing":{"mode":"maybe"}}`, `{"rightsizing":{"needs":"guessed"}}`, `{"rightsizing":{"aggressiveness":"reckless"}}`, `{"rightsizing":{"aggressivness":"balanced"}}`, `{"rightsizing":{"disabledStages":["reserve","buffer"]}}`, `{"rightsizing":{"disabledStages":"reserve"}}`} {
 			if resp, body := c.request(t, "PATCH", "/v1/cluster/settings", doc); resp.StatusCode != http.StatusUnprocessableEntity {
 				t.Errorf("%s: %s", doc, body)
 			}
 		}
-		patch, err := v1.ParseSettingPairs([]string{"rightsizing.mode=off", "moves.mode=off", "minYield=0.3"})
+		off, err := v1.ParseSettingPairs([]string{"rightsizing.disabledStages=margin,availability"})
+		must(t, err)
+		_, err = api.SetSettings(t.Context(), off)
+		must(t, err)
+		if now, err = api.Rightsizing(t.Context()); err != nil || !cmp.Equal(now.DisabledStages, []string{"margin", "availability"}) || now.Admission.Margins[1].Factor != 1 || !strings.Contains(now.Admission.Hosts[0].Ignored, "switched off") {
+			t.Errorf("stages that are off: %+v, %v", now, err)
+		}
+		if text := explainText(t, api, "a"); !strings.Contains(text, "switched off: margin, availability") {
+			t.Error(text)
+		}
+		patch, err := v1.ParseSettingPairs([]string{"rightsizing.disabledStages=", "rightsizing.mode=off", "moves.mode=off", "minYield=0.3"})
 		must(t, err)
 		set, err = api.SetSettings(t.Context(), patch)
 		must(t, err)
-		if set.Rightsizing.Mode != "off" || set.Moves.Mode != "off" || set.MinYield != 0.3 {
+		if set.Rightsizing.Mode != "off" || len(set.Rightsizing.DisabledStages) > 0 || set.Moves.Mode != "off" || set.MinYield != 0.3 {
 			t.Errorf("%+v", set)
 		}
 	})

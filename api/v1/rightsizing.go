@@ -4,16 +4,18 @@ import "time"
 
 // RightsizingSettings say whose needs are estimated, and what is done with that.
 type RightsizingSettings struct {
-	Mode           string `json:"mode" enum:"off,shadow,on" doc:"on: VMs get what they are expected to need, where their virtual clusters agree to it. shadow: the leader only shows what it would do. off: every VM has what was declared."`
-	Needs          string `json:"needs" enum:"declared,estimated" doc:"For a virtual cluster that names none."`
-	Aggressiveness string `json:"aggressiveness" enum:"conservative,balanced,aggressive" doc:"How small the buffer beside a forecast is; for a virtual cluster that names none."`
+	Mode           string   `json:"mode" enum:"off,shadow,on" doc:"on: VMs get what they are expected to need, where their virtual clusters agree to it. shadow: the leader only shows what it would do. off: every VM has what was declared."`
+	Needs          string   `json:"needs" enum:"declared,estimated" doc:"For a virtual cluster that names none."`
+	Aggressiveness string   `json:"aggressiveness" enum:"conservative,balanced,aggressive" doc:"How small the buffer beside a forecast is; for a virtual cluster that names none."`
+	DisabledStages []string `json:"disabledStages" nullable:"false" enum:"forecast,margin,availability,reserve,emergency" doc:"Stages of rightsizing that are switched off; the others are on."`
 }
 
 // RightsizingPatch changes settings of rightsizing; what is left out stays.
 type RightsizingPatch struct {
-	Mode           *string `json:"mode,omitempty" enum:"off,shadow,on" doc:"Give VMs what they are expected to need, only show it, or give every VM what was declared."`
-	Needs          *string `json:"needs,omitempty" enum:"declared,estimated" doc:"For a virtual cluster that names none."`
-	Aggressiveness *string `json:"aggressiveness,omitempty" enum:"conservative,balanced,aggressive" doc:"For a virtual cluster that names none."`
+	Mode           *string   `json:"mode,omitempty" enum:"off,shadow,on" doc:"Give VMs what they are expected to need, only show it, or give every VM what was declared."`
+	Needs          *string   `json:"needs,omitempty" enum:"declared,estimated" doc:"For a virtual cluster that names none."`
+	Aggressiveness *string   `json:"aggressiveness,omitempty" enum:"conservative,balanced,aggressive" doc:"For a virtual cluster that names none."`
+	DisabledStages *[]string `json:"disabledStages,omitempty" maxItems:"5" enum:"forecast,margin,availability,reserve,emergency" doc:"Stages of rightsizing to switch off; none: all are on."`
 }
 
 // Rightsizing is what was reclaimed of what was declared, or in the shadow what would be.
@@ -21,6 +23,7 @@ type Rightsizing struct {
 	Mode           string            `json:"mode" enum:"off,shadow,on" doc:"off: needs are as declared. shadow: estimates are shown and not in force. on: they are in force."`
 	Needs          string            `json:"needs" doc:"For a virtual cluster that names none."`
 	Aggressiveness string            `json:"aggressiveness" doc:"For a virtual cluster that names none."`
+	DisabledStages []string          `json:"disabledStages" nullable:"false" enum:"forecast,margin,availability,reserve,emergency" doc:"Stages of rightsizing that are switched off."`
 	EvaluatedAt    time.Time         `json:"evaluatedAt,omitzero" doc:"Last look at what VMs need; left out: none since this server began to lead."`
 	Reclaimed      Resources         `json:"reclaimed" doc:"By that look, of what was declared; in the shadow what would be."`
 	VMs            []RightsizedVM    `json:"vms" nullable:"false" doc:"VMs whose needs are estimated; in the shadow all that run."`

@@ -89,7 +89,9 @@ type Desired struct {
 	// Foreign is what CPU and Memory leave out for foreign and unmanaged VMs, as this host reported it: what they take must not
 	// be counted against CPU and Memory once more.
 	Foreign Limits
-	VMs     []VM
+	// NoEmergencyGrants: guests under memory pressure get what the leader gives them, and no more from the host.
+	NoEmergencyGrants bool `json:",omitempty"`
+	VMs               []VM
 }
 
 // Status is a step of one VM that the agent reports to the leader.

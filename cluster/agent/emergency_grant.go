@@ -23,11 +23,12 @@ func (d *decider) eased(vm VM) (hypervisor.VM, bool) {
 	return now, vm.Move == nil && vm.Want == WantRun && ours(vm, now, runs) && now.State != hypervisor.Incoming
 }
 
-// deficit returns the memory that a guest short of memory is to have, and how much of that is not charged to it yet.
+// deficit returns the memory that a guest short of memory is to have, and how much of that is not charged to it yet. Nothing, where hosts
+// are to make no grants.
 func (d *decider) deficit(vm VM) (now hypervisor.VM, goal, more int64) {
 	now, in := d.eased(vm)
 	raise := d.past.Guests[now.Identity.VM].Raise
-	if !in || raise <= now.Balloon {
+	if !in || raise <= now.Balloon || d.want.NoEmergencyGrants {
 		return now, 0, 0
 	}
 	goal = min(now.Memory, max(raise, vm.Spec.Balloon))

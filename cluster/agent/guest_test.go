@@ -69,6 +69,35 @@ func TestEmergencyGrant(t *testing.T) {
 	}
 }
 
+// Where hosts make no emergency grants, a guest under memory pressure gets nothing beyond the leader's target. All else stays as it is, its
+// protection included: its balloon is not shrunk for others.
+func TestEmergencyGrantsSwitchedOff(t *testing.T) {
+	granted := 0
+	rapid.Check(t, func(t *rapid.T) {
+		want, there, past := drawHost(t)
+		before := texts(agent.Decide(want, there, past))
+		none := past
+		none.Guests = maps.Clone(past.Guests)
+		for _, vm := range there {
+			if need, in := none.Guests[vm.Identity.VM]; in {
+				need.Raise = min(need.Raise, vm.Balloon) // it is under pressure, and has that much
+				none.Guests[vm.Identity.VM] = need
+			}
+		}
+		expected := texts(agent.Decide(want, there, none))
+		want.NoEmergencyGrants = true
+		if got := texts(agent.Decide(want, there, past)); !slices.Equal(got, expected) {
+			t.Fatalf("%q, want %q", got, expected)
+		}
+		if !slices.Equal(before, expected) {
+			granted++
+		}
+	})
+	if granted == 0 {
+		t.Error("no host made a grant")
+	}
+}
+
 // withoutMemory are the operations but those that set balloons, report memory, or depend on what room there is.
 func withoutMemory(ops []agent.Operation) (out []string) {
 	for _, op := range ops {

@@ -32,7 +32,7 @@ func desired(s *state.Snapshot, host string, vms int) agent.Desired {
 		freeze = "held after a " + meta.RecoveryFreeze.Reason
 	}
 	out := agent.Desired{Cluster: meta.ID, Epoch: meta.Epoch, Freeze: freeze, Index: s.Index(), RequiredIndex: h.Version, CPU: limit.CPU, Memory: limit.Memory, Overhead: h.VMOverhead,
-		Foreign: agent.Limits{CPU: h.Foreign.CPU, Memory: h.Foreign.Memory}}
+		Foreign: agent.Limits{CPU: h.Foreign.CPU, Memory: h.Foreign.Memory}, NoEmergencyGrants: !set.Runs(state.StageEmergency)}
 	if vms > 0 {
 		out.VMs = make([]agent.VM, 0, vms)
 	}

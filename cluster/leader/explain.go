@@ -2,6 +2,7 @@ package leader
 
 import (
 	"fmt"
+	"strings"
 
 	"evenkeel/cluster/scheduler/admission"
 	"evenkeel/cluster/scheduler/placement"
@@ -94,6 +95,9 @@ func (v *View) rightsizingOf(vc state.VC) (lines []string) {
 		return lines
 	}
 	say("its needs are estimated, %s", set.AggressivenessOf(&vc))
+	if len(set.DisabledStages) > 0 {
+		say("stages of rightsizing that are switched off: %s", strings.Join(set.DisabledStages, ", "))
+	}
 	for _, g := range vc.Groups {
 		if g.Estimated > 0 {
 			say("group %s: %.3f of the %.3f cores that were declared are thought to be needed", g.Name, g.Need(), g.CPU)

@@ -161,14 +161,15 @@ func (d *admissionMargin) reported() map[string]placement.HostAvailability {
 // admission returns the present status of admission.
 func (t *term) admission(s *state.Snapshot) AdmissionStatus {
 	meta, _ := s.Meta()
-	mode := meta.Settings.Rightsizing.WithDefaults().Mode
+	set := meta.Settings.Rightsizing.WithDefaults()
+	mode := set.Mode
 	env := placement.Env{Now: t.c.o.Now().UTC(), Unavailable: t.failover.Unavailable(s), Period: t.c.o.Period}
 	out := AdmissionStatus{InForce: mode == state.RightsizingOn, Target: forecast.QualityPenalty.Target, Quality: -1}
 	if mode == state.RightsizingOff {
 		env.Availability = t.admissionMargin.reported()
 	} else {
 		env.Margin, env.Availability = t.admissionMargin.inForce(mode)
-		out.Quality, out.Margins = env.Margin.Quality, marginsOf(env.Margin)
+		out.Quality, out.Margins = env.Margin.Quality, marginsOf(env.Margin.Under(set))
 	}
 	for _, headroom := range admission.HeadroomForNew(s, env) {
 		out.Hosts = append(out.Hosts, HostHeadroom{Headroom: headroom, Availability: env.Availability[headroom.Host]})

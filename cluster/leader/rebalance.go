@@ -284,7 +284,7 @@ func (c *Service) Settings(ctx context.Context, patch func(*state.Settings) erro
 			return meta.Settings, fmt.Errorf("settings are at version %d, not %d: %w", meta.SettingsIndex, call.IfMatch, ErrPrecondition)
 		}
 		set := meta.Settings
-		set.SharedPools = slices.Clone(set.SharedPools)
+		set.SharedPools, set.Rightsizing.DisabledStages = slices.Clone(set.SharedPools), slices.Clone(set.Rightsizing.DisabledStages)
 		if err := patch(&set); err != nil {
 			return meta.Settings, err
 		}

@@ -65,6 +65,7 @@ func (c *Service) Rightsizing(ctx context.Context) (RightsizingStatus, error) {
 // RightsizingStats returns the counts of a server that leads.
 func (c *Service) RightsizingStats() RightsizingStats {
 	t := c.current.Load()
-	margin := t.admissionMargin.last()
+	meta, _ := c.o.State.Snapshot().Meta()
+	margin := t.admissionMargin.last().Under(meta.Settings.Rightsizing)
 	return RightsizingStats{Stats: t.rightsizing.Stats(), Margins: [len(boldnesses)]MarginStatus(marginsOf(margin)), Quality: margin.Quality}
 }

@@ -198,7 +198,7 @@ func (v *View) HostView(h state.Host) HostView {
 	}
 	out.Pressure = live.Pressure
 	if w, reported := v.availability[h.Name]; reported {
-		out.Availability = &HostAvailability{HostAvailability: w, Ignored: placement.Env{Now: v.now.UTC(), Availability: v.availability, Period: v.period}.Ignored(h.Name)}
+		out.Availability = &HostAvailability{HostAvailability: w, Ignored: placement.Env{Now: v.now.UTC(), Availability: v.availability, Period: v.period}.Ignored(v.Snapshot, h.Name)}
 	}
 	out.Unmanaged, out.Synced, out.Error = live.Unmanaged, v.synced(h.Name), live.Error
 	for _, i := range live.Running {

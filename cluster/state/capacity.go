@@ -22,6 +22,12 @@ func (s *Snapshot) LedgerOf(host string) capacity.Ledger {
 	return s.ledgerOf(host, func(id string) *VC { vc, _ := s.SharedVC(id); return vc })
 }
 
+// rightsizes says whether a stage of rightsizing is on.
+func (s *Snapshot) rightsizes(stage string) bool {
+	m, ok := final[Meta](s, tMeta, "id")
+	return !ok || m.Settings.Rightsizing.Runs(stage)
+}
+
 // LoadOf is the load in a host's ledger.
 func (s *Snapshot) LoadOf(host string) capacity.Load { return s.LedgerOf(host).Load }
 
@@ -33,6 +39,7 @@ func (s *Snapshot) ledgerOf(host string, see func(id string) *VC) capacity.Ledge
 		h = &Host{}
 	}
 	l.Usable = h.Usable()
+	l.Reserve.LargestOnly = !s.rightsizes(StageReserve)
 	s.EachVMOn(host, func(vm *VM) bool {
 		if vm.ConsumesResources() {
 			l.Add(charged(vm, see(vm.VC).SharedGroup(vm.Group)).Charge(h.VMOverhead))

@@ -1,5 +1,7 @@
 package state
 
+import "slices"
+
 // RightsizingMode says what is done with estimates of needs.
 type RightsizingMode string
 
@@ -23,12 +25,25 @@ const (
 	Aggressive   = "aggressive"
 )
 
+// Stages of rightsizing, by the names under which RightsizingSettings.DisabledStages switches them off.
+const (
+	StageForecast     = "forecast"     // VMs get what their forecasts say; off: what was declared
+	StageMargin       = "margin"       // estimated needs of VMs that run count more where new ones are placed
+	StageAvailability = "availability" // no host takes more new VMs than it reports to be available
+	StageReserve      = "reserve"      // hosts keep a quarter free of what all VMs may take back, besides what one VM may
+	StageEmergency    = "emergency"    // hosts give guests under memory pressure more without asking
+)
+
+// Stages of rightsizing in the order in which they act.
+var Stages = [...]string{StageForecast, StageMargin, StageAvailability, StageReserve, StageEmergency}
+
 // RightsizingSettings say which VCs' needs are estimated, and what is done with the estimates. A zero field stands for its
 // default: see WithDefaults.
 type RightsizingSettings struct {
 	Mode           RightsizingMode `json:"mode,omitempty"`
 	Needs          string          `json:"needs,omitempty"`          // of a VC that does not set them
 	Aggressiveness string          `json:"aggressiveness,omitempty"` // of a VC that does not set it
+	DisabledStages []string        `json:"disabledStages,omitempty"` // of Stages; all others are on
 }
 
 // WithDefaults fills in what is not set.
@@ -54,6 +69,11 @@ func (x RightsizingSettings) AggressivenessOf(vc *VC) string {
 		return vc.Aggressiveness
 	}
 	return x.WithDefaults().Aggressiveness
+}
+
+// Runs says whether a stage is on.
+func (x RightsizingSettings) Runs(stage string) bool {
+	return !slices.Contains(x.DisabledStages, stage)
 }
 
 // Need is the need of one VM, cores: the estimated one, if there is one, else the declared one.

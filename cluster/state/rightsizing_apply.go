@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"evenkeel/cluster/capacity"
 )
@@ -150,6 +151,11 @@ func (x RightsizingSettings) valid() error {
 		return fmt.Errorf("settings: rightsizing: needs %q: %w", x.Needs, ErrInvalid)
 	case x.Aggressiveness != "" && !knownAggressiveness(x.Aggressiveness):
 		return fmt.Errorf("settings: rightsizing: aggressiveness %q: %w", x.Aggressiveness, ErrInvalid)
+	}
+	for _, stage := range x.DisabledStages {
+		if !slices.Contains(Stages[:], stage) {
+			return fmt.Errorf("settings: rightsizing: stage %q is none of %s: %w", stage, strings.Join(Stages[:], ", "), ErrInvalid)
+		}
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func targets(s *state.Snapshot, memory int64, vms ...string) state.Rightsize {
 // withRightsize adds rightsizing to the newest log.
 func withRightsize(t *testing.T, k *cluster) {
 	k.must(t, state.KindHostReport, hostReport("h9", 8, 16*gib))
-	rightsizing(t, k, state.RightsizingSettings{Mode: state.RightsizingOn, Needs: state.NeedsDeclared, Aggressiveness: state.Aggressive})
+	rightsizing(t, k, state.RightsizingSettings{Mode: state.RightsizingOn, Needs: state.NeedsDeclared, Aggressiveness: state.Aggressive, DisabledStages: []string{state.StageMargin}})
 	estimated(t, k, "shaped", "h9")
 	b := targets(k.Snapshot(), 2*gib, "vm-shaped-0")
 	b.Needs, b.Text = []state.GroupNeed{{VC: "vc-shaped", Group: "g", CPU: 0.5}}, "1 VM shrinks"
@@ -259,7 +259,7 @@ func TestWhichVMsAreRightsized(t *testing.T) {
 			t.Errorf("%+v, %+v: %v, %s", c.set, c.vc, got, aggressiveness)
 		}
 	}
-	for _, bad := range []state.RightsizingSettings{{Mode: "maybe"}, {Needs: "guessed"}, {Aggressiveness: "reckless"}} {
+	for _, bad := range []state.RightsizingSettings{{Mode: "maybe"}, {Needs: "guessed"}, {Aggressiveness: "reckless"}, {DisabledStages: []string{state.StageMargin, "buffer"}}} {
 		if err := (state.SettingsPut{Settings: state.Settings{OnFull: state.Queue, Rightsizing: bad}}).Check(); !errors.Is(err, state.ErrInvalid) {
 			t.Errorf("%+v: %v", bad, err)
 		}
@@ -297,5 +297,17 @@ func TestAQuarterIsKept(t *testing.T) {
 		Allocations: []state.Allocation{{VC: "vc-a", Group: "g", CPU: 0.05}}})
 	if err := add("d", gib/4); !errors.Is(err, state.ErrConflict) {
 		t.Errorf("more where it is short: %v", err)
+	}
+	// With the stage off it keeps what one VM may take back, and no quarter.
+	k.must(t, state.KindHostReport, hostReport("h1", 4, 29*gib/2))
+	if err := add("e", gib/4); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("into the quarter: %v", err)
+	}
+	rightsizing(t, k, state.RightsizingSettings{DisabledStages: []string{state.StageReserve}})
+	if err := add("f", gib/4); err != nil {
+		t.Errorf("where no quarter is kept: %v", err)
+	}
+	if err := add("g", gib/4); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("into what one VM may take back: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -62,12 +63,15 @@ func rightsizingPairs(s v1.Rightsizing) []string {
 	if worst := sum.worst; worst.WorstVM != "" {
 		pairs = append(pairs, "At the worst", fmt.Sprintf("VM %s: %s cores and %s short, in the hour of %s", worst.WorstVM, cores(worst.WorstCPU), worst.WorstMemory.Short(), stamp(worst.From)))
 	}
-	pairs = append(pairs, admissionPairs(s.Admission)...)
+	pairs = append(pairs, admissionPairs(s.Admission, s.DisabledStages)...)
 	if sum.preempted > 0 {
 		pairs = append(pairs, "Preempted", strconv.Itoa(sum.preempted)+" VMs")
 	}
 	if len(s.Waiting) > 0 {
 		pairs = append(pairs, "Wait for room", strings.Join(s.Waiting, ", "))
+	}
+	if len(s.DisabledStages) > 0 {
+		pairs = append(pairs, "Switched off", strings.Join(s.DisabledStages, ", ")+" (rightsizing.disabledStages)")
 	}
 	if s.Mode == "shadow" {
 		pairs = append(pairs, "To put it in force", "vcctl cluster settings set rightsizing.mode=on")
@@ -132,8 +136,8 @@ func recommendationsTable(vms []v1.RightsizedVM, wide bool) string {
 	return text
 }
 
-// admissionPairs say by what new VMs are placed.
-func admissionPairs(a v1.Admission) []string {
+// admissionPairs say by what new VMs are placed, some stages of rightsizing being off.
+func admissionPairs(a v1.Admission, off []string) []string {
 	if len(a.Margins) == 0 {
 		return nil
 	}
@@ -160,7 +164,7 @@ func admissionPairs(a v1.Admission) []string {
 			ignored++
 		}
 	}
-	if ignored > 0 {
+	if ignored > 0 && !slices.Contains(off, "availability") {
 		pairs = append(pairs, "Hosts' own words", fmt.Sprintf("%d of %d are missing or too old, and count for nothing", ignored, len(a.Hosts)))
 	}
 	return pairs

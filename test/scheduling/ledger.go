@@ -23,7 +23,7 @@ func MemoryLeft(s *state.Snapshot, env placement.Env) (byAdmission, byMoves map[
 		}
 	}
 	f := moves.NewFleet(s, env, moves.Observation{}, moves.Options{})
-	reserves := make([]allocator.Reserve[float64], len(f.Hosts))
+	reserves := allocator.NewReserves[float64](len(f.Hosts), f.LargestOnly)
 	for _, h := range f.Hosts {
 		byMoves[h.Name] = h.Memory - h.Reserve
 	}

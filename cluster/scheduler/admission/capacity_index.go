@@ -21,6 +21,7 @@ type CapacityIndex struct {
 	epoch   uint64          // of it
 	at      uint64          // its index
 	removed uint64          // its TakenOut
+	set     uint64          // its SettingsIndex: the reserves follow from the settings
 }
 
 type hostCapacity struct {
@@ -39,8 +40,8 @@ type hostCapacity struct {
 
 // follow takes in which hosts changed.
 func (r *CapacityIndex) follow(s *state.Snapshot) {
-	if m, _ := s.Meta(); r.by == nil || r.epoch != m.Epoch || s.Index() < r.at { // another epoch is another log
-		*r = CapacityIndex{by: map[string]*hostCapacity{}, epoch: m.Epoch}
+	if m, _ := s.Meta(); r.by == nil || r.epoch != m.Epoch || r.set != m.SettingsIndex || s.Index() < r.at { // another epoch is another log
+		*r = CapacityIndex{by: map[string]*hostCapacity{}, epoch: m.Epoch, set: m.SettingsIndex}
 	}
 	came := false
 	var expected map[string][]string // VMs that are about to move there

@@ -50,7 +50,7 @@ func (p *problem) applyMargin(s *state.Snapshot, skip string, env placement.Env,
 		return
 	}
 	set := d.Settings
-	p.headroom, p.margin, p.aggressiveness = make([]headroom, len(p.Hosts)), env.Margin, map[string]bool{}
+	p.headroom, p.margin, p.aggressiveness = make([]headroom, len(p.Hosts)), d.Margin, map[string]bool{}
 	more := make([]state.Resources, len(p.Hosts)) // that needs count as beyond what they are, CPU at the least yields
 	owed := make([]float64, len(p.Hosts))         // CPU at the least yields
 	missed := make([]state.Resources, len(p.Hosts))
@@ -72,7 +72,7 @@ func (p *problem) applyMargin(s *state.Snapshot, skip string, env placement.Env,
 	for j, h := range p.Rows {
 		r := &p.headroom[j]
 		r.unmarginedCPU, r.unmarginedMemory = p.Hosts[j].CPU, p.Hosts[j].Memory
-		if r.ignored = env.Ignored(h.Name); r.ignored == "" {
+		if r.ignored = env.Ignored(s, h.Name); r.ignored == "" {
 			r.availability = env.Availability[h.Name]
 		}
 		for _, vm := range s.VMsMovingTo(h.Name) {
@@ -265,7 +265,7 @@ func HeadroomForNew(s *state.Snapshot, env placement.Env) []Headroom {
 		return state.Resources{CPU: max(0, cpu), Memory: int64(max(0, memory))}
 	}
 	for j, h := range p.Rows {
-		out[j] = Headroom{Host: h.Name, Ignored: env.Ignored(h.Name)}
+		out[j] = Headroom{Host: h.Name, Ignored: env.Ignored(s, h.Name)}
 		if p.headroom != nil {
 			r := &p.headroom[j]
 			out[j].FreeByEstimates, out[j].Free, out[j].Needs, out[j].Counts = floor(r.unmarginedCPU, r.unmarginedMemory), floor(r.cpu, r.memory), r.needs, r.counts

@@ -80,7 +80,8 @@ func NewFleet(s *state.Snapshot, env placement.Env, see Observation, o Options, 
 	meta, _ := s.Meta()
 	f := &builder{env: env, see: see, o: o, set: meta.Settings.Moves.WithDefaults(),
 		Fleet: &Fleet{s: s, Basis: s.Index(), routes: see.Routes, pinned: map[string]pin{}, index: map[string]int{}, hosts: s.Hosts()}}
-	f.reserve = make([]allocator.Reserve[float64], len(f.hosts))
+	f.LargestOnly = !meta.Settings.Rightsizing.Runs(state.StageReserve)
+	f.reserve = allocator.NewReserves[float64](len(f.hosts), f.LargestOnly)
 	f.Steps, f.Caps = o.Steps, []float64{}
 	for i := range more { // VMs that run already count as where they would be admitted
 		if f.margin == nil {
@@ -218,7 +219,7 @@ func (f *builder) whyPinned(i int, vm state.VM, to string, moved time.Time) pin 
 // subtractReserves subtracts the reserves from the hosts. A host beyond its limits has exactly what its VMs take, so that
 // nothing else fits.
 func (f *Fleet) subtractReserves() {
-	used, reserves := make([]float64, len(f.Hosts)), make([]allocator.Reserve[float64], len(f.Hosts))
+	used, reserves := make([]float64, len(f.Hosts)), allocator.NewReserves[float64](len(f.Hosts), f.LargestOnly)
 	for _, q := range f.Groups {
 		for _, j := range q.Hosts {
 			if j >= 0 {

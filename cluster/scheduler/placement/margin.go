@@ -36,10 +36,21 @@ type HostAvailability struct {
 	VMs       map[string]uint64
 }
 
+// Under is the margin that counts by the settings: with its stage off estimates count as they are.
+func (p Margin) Under(set state.RightsizingSettings) Margin {
+	if set.Runs(state.StageMargin) {
+		return p
+	}
+	return Margin{Quality: p.Quality}
+}
+
 // Ignored says why a host's reported availability does not count; "" = it counts where needs are estimated.
-func (e Env) Ignored(host string) string {
+func (e Env) Ignored(s *state.Snapshot, host string) string {
+	meta, _ := s.Meta()
 	w, reported := e.Availability[host]
 	switch {
+	case !meta.Settings.Rightsizing.Runs(state.StageAvailability):
+		return "host availability is switched off (rightsizing.disabledStages)"
 	case !reported:
 		return "the host reported none"
 	case e.Now.Sub(w.At) >= availabilityStale*e.period():
@@ -51,7 +62,7 @@ func (e Env) Ignored(host string) string {
 // HasAvailable says whether a host reports that much to be available beside all that was placed there since that report. It
 // is true also where the report does not count.
 func (e Env) HasAvailable(s *state.Snapshot, host string, more state.Resources) bool {
-	if len(e.Availability) == 0 || e.Ignored(host) != "" {
+	if len(e.Availability) == 0 || e.Ignored(s, host) != "" {
 		return true
 	}
 	w := e.Availability[host]
@@ -76,7 +87,7 @@ func (e Env) period() time.Duration { return cmp.Or(e.Period, time.Minute) }
 // MarginRules is how estimates count where new VMs are to be placed. nil: as they are.
 type MarginRules struct {
 	Settings state.RightsizingSettings
-	margin   Margin
+	Margin   Margin // as it counts by the settings
 }
 
 // RulesFor returns how estimates count beside that VC; nil if no needs are estimated in this cluster, or that is not in force,
@@ -95,7 +106,7 @@ func (p Margin) RulesFor(s *state.Snapshot, vc *state.VC) *MarginRules {
 	if !is {
 		return nil
 	}
-	return &MarginRules{set, p}
+	return &MarginRules{set, p.Under(set)}
 }
 
 // CPU is the CPU as which each VM of a group counts, cores. nil: its estimated need.
@@ -103,7 +114,7 @@ func (d *MarginRules) CPU(vc *state.VC, g state.Group) float64 {
 	if d == nil || g.Estimated <= 0 || !d.Settings.Estimates(vc) {
 		return g.Need()
 	}
-	return max(g.Need(), min(d.margin.Of(d.Settings.AggressivenessOf(vc))*g.Need(), g.CPU))
+	return max(g.Need(), min(d.Margin.Of(d.Settings.AggressivenessOf(vc))*g.Need(), g.CPU))
 }
 
 // Memory is the memory as which a VM counts at least, bytes. nil: its balloon target.
@@ -111,5 +122,5 @@ func (d *MarginRules) Memory(vc *state.VC, g state.Group, vm state.VM) int64 {
 	if d == nil || vm.Target <= 0 || !d.Settings.Estimates(vc) {
 		return vm.Due(g)
 	}
-	return int64(min(d.margin.Of(d.Settings.AggressivenessOf(vc))*float64(vm.Due(g)), float64(g.Memory)))
+	return int64(min(d.Margin.Of(d.Settings.AggressivenessOf(vc))*float64(vm.Due(g)), float64(g.Memory)))
 }

@@ -63,10 +63,9 @@ func NewProblem(s *state.Snapshot, skip ...string) *Problem {
 		p.index[h.Name] = i
 		p.overhead = max(p.overhead, h.VMOverhead)
 	}
-	if m, ok := s.Meta(); ok {
-		p.minMemory = m.Settings.MinMemory
-	}
-	p.reserve = make([]allocator.Reserve[int64], len(p.Rows))
+	m, _ := s.Meta()
+	p.minMemory = m.Settings.MinMemory
+	p.reserve = allocator.NewReserves[int64](len(p.Rows), !m.Settings.Rightsizing.Runs(state.StageReserve))
 	for i, h := range p.Rows {
 		free := h.Usable()
 		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory), Cordoned: h.Cordoned})

@@ -64,6 +64,19 @@ type Observations struct {
 	Unavailable map[string]string
 }
 
+// withoutForecasts is what is known if no forecast is trusted.
+func (o Observations) withoutForecasts() Observations {
+	vms := make(map[string]VMObservation, len(o.VMs))
+	for id, see := range o.VMs {
+		see.CPU, see.Memory = Ahead{Reason: noForecasts}, Ahead{Reason: noForecasts}
+		vms[id] = see
+	}
+	o.VMs = vms
+	return o
+}
+
+const noForecasts = "forecasts are switched off (rightsizing.disabledStages)"
+
 // Recommendation is the recommendation for one VM.
 type Recommendation struct {
 	VM, Name, VC, Group, Host string // VM by id, VC by name
@@ -192,8 +205,11 @@ func (x *Rightsizer) Evaluate(s *state.Snapshot, in Observations) Result {
 	}
 	x.last = in.Now
 	out.Command.Basis = s.Index()
+	if !set.Runs(state.StageForecast) {
+		in = in.withoutForecasts()
+	}
 	x.fill(s, set, in, &out)
-	o := solver.Options{Now: in.Now.Unix(), Rest: int64(rightsizeRest * x.Period / time.Second), Step: max(step, 1e-9), Reserve: true, Late: true}
+	o := solver.Options{Now: in.Now.Unix(), Rest: int64(rightsizeRest * x.Period / time.Second), Step: max(step, 1e-9), Reserve: true, LargestOnly: !set.Runs(state.StageReserve), Late: true}
 	r := x.search.Rightsize(&x.p, o)
 	if x.dropOptional(r, &out) {
 		r = x.search.Rightsize(&x.p, o)

@@ -223,7 +223,7 @@ func (f *fleet) queue(env placement.Env, gone []int, plan migration.Plan, out *O
 		return
 	}
 	p := allocator.Problem{}
-	reserves := make([]allocator.Reserve[float64], len(f.Hosts))
+	reserves := allocator.NewReserves[float64](len(f.Hosts), f.LargestOnly)
 	for i := range f.Groups {
 		for _, j := range plan.Hosts[i] {
 			if j >= 0 {
