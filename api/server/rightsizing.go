@@ -35,9 +35,12 @@ func (s *Server) registerRightsizing(api huma.API) {
 }
 
 func rightsizingOf(x leader.RightsizingStatus) v1.Rightsizing {
-	return v1.Rightsizing{Mode: string(x.Settings.Mode), Needs: x.Settings.Needs, Aggressiveness: x.Settings.Aggressiveness, DisabledStages: append([]string{}, x.Settings.DisabledStages...), EvaluatedAt: x.EvaluatedAt,
+	return v1.Rightsizing{Mode: string(x.Settings.Mode), Needs: x.Settings.Needs, Aggressiveness: x.Settings.Aggressiveness, EvaluatedAt: x.EvaluatedAt,
 		Reclaimed: v1.Resources{CPU: x.Reclaimed.CPU, Memory: v1.Size(x.Reclaimed.Memory)}, Waiting: append([]string{}, x.Waiting...),
 		Admission: admission(x.Admission),
+		Stages: each(x.Stages, func(y leader.StageStatus) v1.RightsizingStage {
+			return v1.RightsizingStage{Stage: y.Stage, On: y.On, Effect: resources(y.Effect)}
+		}),
 		VMs: each(x.VMs, func(m rightsizing.Recommendation) v1.RightsizedVM {
 			return v1.RightsizedVM{VM: m.Name, VirtualCluster: m.VC, Host: m.Host, CPU: m.CPU, Need: m.Need, Memory: v1.Size(m.Memory), Balloon: v1.Size(m.Next),
 				UnderPressure: m.UnderPressure, ShortCPU: m.ShortCPU, ShortMemory: v1.Size(m.ShortMemory), Excluded: m.Excluded != "", Reason: m.Text}

@@ -74,7 +74,7 @@ func TestRightsizing(t *testing.T) {
 		must(t, err)
 		_, err = api.SetSettings(t.Context(), off)
 		must(t, err)
-		if now, err = api.Rightsizing(t.Context()); err != nil || !cmp.Equal(now.DisabledStages, []string{"margin", "availability"}) || now.Admission.Margins[1].Factor != 1 || !strings.Contains(now.Admission.Hosts[0].Ignored, "switched off") {
+		if now, err = api.Rightsizing(t.Context()); err != nil || len(now.Stages) != 5 || !now.Stages[0].On || now.Stages[1].On || now.Stages[2].On || !now.Stages[3].On || !now.Stages[4].On || now.Admission.Margins[1].Factor != 1 || !strings.Contains(now.Admission.Hosts[0].Ignored, "switched off") {
 			t.Errorf("stages that are off: %+v, %v", now, err)
 		}
 		if text := explainText(t, api, "a"); !strings.Contains(text, "switched off: margin, availability") {

@@ -20,16 +20,23 @@ type RightsizingPatch struct {
 
 // Rightsizing is what was reclaimed of what was declared, or in the shadow what would be.
 type Rightsizing struct {
-	Mode           string            `json:"mode" enum:"off,shadow,on" doc:"off: needs are as declared. shadow: estimates are shown and not in force. on: they are in force."`
-	Needs          string            `json:"needs" doc:"For a virtual cluster that names none."`
-	Aggressiveness string            `json:"aggressiveness" doc:"For a virtual cluster that names none."`
-	DisabledStages []string          `json:"disabledStages" nullable:"false" enum:"forecast,margin,availability,reserve,emergency" doc:"Stages of rightsizing that are switched off."`
-	EvaluatedAt    time.Time         `json:"evaluatedAt,omitzero" doc:"Last look at what VMs need; left out: none since this server began to lead."`
-	Reclaimed      Resources         `json:"reclaimed" doc:"By that look, of what was declared; in the shadow what would be."`
-	VMs            []RightsizedVM    `json:"vms" nullable:"false" doc:"VMs whose needs are estimated; in the shadow all that run."`
-	Waiting        []string          `json:"waiting" nullable:"false" doc:"VMs that were preempted and start again once there is room."`
-	Admission      Admission         `json:"admission" doc:"By what new VMs are placed where needs are estimated."`
-	Hours          []RightsizingHour `json:"hours" nullable:"false" doc:"The last seven days of them at most, oldest first; what a leader that died saw in its last ten minutes may be missing."`
+	Mode           string             `json:"mode" enum:"off,shadow,on" doc:"off: needs are as declared. shadow: estimates are shown and not in force. on: they are in force."`
+	Needs          string             `json:"needs" doc:"For a virtual cluster that names none."`
+	Aggressiveness string             `json:"aggressiveness" doc:"For a virtual cluster that names none."`
+	Stages         []RightsizingStage `json:"stages" nullable:"false" doc:"Stages of rightsizing, in the order in which they act."`
+	EvaluatedAt    time.Time          `json:"evaluatedAt,omitzero" doc:"Last look at what VMs need; left out: none since this server began to lead."`
+	Reclaimed      Resources          `json:"reclaimed" doc:"By that look, of what was declared; in the shadow what would be."`
+	VMs            []RightsizedVM     `json:"vms" nullable:"false" doc:"VMs whose needs are estimated; in the shadow all that run."`
+	Waiting        []string           `json:"waiting" nullable:"false" doc:"VMs that were preempted and start again once there is room."`
+	Admission      Admission          `json:"admission" doc:"By what new VMs are placed where needs are estimated."`
+	Hours          []RightsizingHour  `json:"hours" nullable:"false" doc:"The last seven days of them at most, oldest first; what a leader that died saw in its last ten minutes may be missing."`
+}
+
+// RightsizingStage is a stage of rightsizing, and what it does now.
+type RightsizingStage struct {
+	Stage  string    `json:"stage" enum:"forecast,margin,availability,reserve,emergency" doc:"Name of the stage."`
+	On     bool      `json:"on" doc:"False where rightsizing.disabledStages names it."`
+	Effect Resources `json:"effect" doc:"In all of the cluster. forecast: reclaimed of what was declared. margin, availability: kept from new VMs. reserve: memory kept free beyond what one VM of each host may take back. emergency: memory that guests under memory pressure have beyond the leader's targets."`
 }
 
 // RightsizedVM is what one VM is given.

@@ -15,6 +15,16 @@ type RightsizingStatus struct {
 	Settings  state.RightsizingSettings // with defaults
 	Waiting   []string                  // VMs that were preempted and wait for room, by name
 	Admission AdmissionStatus
+	Stages    []StageStatus // all of them, in the order in which they act
+}
+
+// StageStatus is what a stage of rightsizing does now.
+type StageStatus struct {
+	Stage string
+	On    bool
+	// Effect of forecasts: reclaimed of what was declared. Of margin and host availability: kept from new VMs. Of the reserve: kept free
+	// beyond what one VM may take back. Of emergency grants: that guests under memory pressure have beyond the leader's targets.
+	Effect state.Resources
 }
 
 // RightsizingStats are counted since the server began to lead.
@@ -59,7 +69,35 @@ func (c *Service) Rightsizing(ctx context.Context) (RightsizingStatus, error) {
 		}
 		return true
 	})
+	out.Stages = stagesOf(s, out)
 	return out, nil
+}
+
+// stagesOf says what each stage does, from the status of all.
+func stagesOf(s *state.Snapshot, x RightsizingStatus) []StageStatus {
+	effect := map[string]state.Resources{state.StageForecast: x.Reclaimed}
+	add := func(stage string, cpu float64, memory int64) {
+		sum := effect[stage]
+		effect[stage] = state.Resources{CPU: sum.CPU + cpu, Memory: sum.Memory + memory}
+	}
+	for _, h := range x.Admission.Hosts {
+		add(state.StageMargin, h.FreeByEstimates.CPU-h.FreeByMargin.CPU, h.FreeByEstimates.Memory-h.FreeByMargin.Memory)
+		add(state.StageAvailability, h.FreeByMargin.CPU-h.Free.CPU, h.FreeByMargin.Memory-h.Free.Memory)
+		reserve := s.LoadOf(h.Host).Reserve
+		add(state.StageReserve, 0, reserve.Bytes()-reserve.Largest())
+	}
+	for _, one := range x.VMs {
+		if vm, ok := s.VM(one.VM); ok && one.UnderPressure {
+			vc, _ := s.VC(vm.VC)
+			g, _ := vc.GroupOf(vm)
+			add(state.StageEmergency, 0, max(0, vm.ChargedMemory-vm.Due(g)))
+		}
+	}
+	out := make([]StageStatus, len(state.Stages))
+	for i, stage := range state.Stages {
+		out[i] = StageStatus{Stage: stage, On: x.Settings.Runs(stage), Effect: effect[stage]}
+	}
+	return out
 }
 
 // RightsizingStats returns the counts of a server that leads.

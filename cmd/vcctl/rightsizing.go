@@ -34,6 +34,9 @@ const maxRecommendationRows = 20
 
 func rightsizingText(s v1.Rightsizing, wide bool) string {
 	text := fields(rightsizingPairs(s)...)
+	if wide && len(s.Stages) > 0 {
+		text += "\n" + stagesTable(s.Stages, wide)
+	}
 	if wide && len(s.Hours) > 0 {
 		text += "\n" + hoursTable(s.Hours, wide)
 	}
@@ -56,6 +59,12 @@ func rightsizingPairs(s v1.Rightsizing) []string {
 	if s.EvaluatedAt.IsZero() {
 		evaluated = "not yet, since this server began to lead"
 	}
+	var off []string
+	for _, stage := range s.Stages {
+		if !stage.On {
+			off = append(off, stage.Stage)
+		}
+	}
 	sum := sumOfHours(s.Hours, s.Mode)
 	pairs := []string{"Mode", s.Mode, "Needs", s.Needs + ", " + s.Aggressiveness + " (of virtual clusters that say nothing)", "Looked", evaluated,
 		reclaimed, fmt.Sprintf("%s cores and %s", cores(s.Reclaimed.CPU), s.Reclaimed.Memory.Short()),
@@ -63,15 +72,15 @@ func rightsizingPairs(s v1.Rightsizing) []string {
 	if worst := sum.worst; worst.WorstVM != "" {
 		pairs = append(pairs, "At the worst", fmt.Sprintf("VM %s: %s cores and %s short, in the hour of %s", worst.WorstVM, cores(worst.WorstCPU), worst.WorstMemory.Short(), stamp(worst.From)))
 	}
-	pairs = append(pairs, admissionPairs(s.Admission, s.DisabledStages)...)
+	pairs = append(pairs, admissionPairs(s.Admission, off)...)
 	if sum.preempted > 0 {
 		pairs = append(pairs, "Preempted", strconv.Itoa(sum.preempted)+" VMs")
 	}
 	if len(s.Waiting) > 0 {
 		pairs = append(pairs, "Wait for room", strings.Join(s.Waiting, ", "))
 	}
-	if len(s.DisabledStages) > 0 {
-		pairs = append(pairs, "Switched off", strings.Join(s.DisabledStages, ", ")+" (rightsizing.disabledStages)")
+	if len(off) > 0 {
+		pairs = append(pairs, "Switched off", strings.Join(off, ", ")+" (rightsizing.disabledStages)")
 	}
 	if s.Mode == "shadow" {
 		pairs = append(pairs, "To put it in force", "vcctl cluster settings set rightsizing.mode=on")
@@ -108,6 +117,22 @@ func (s hoursSum) share(minutes float64) string {
 	}
 	return fmt.Sprintf("%.0f of %.0f VM-minutes (%.2f%%)", minutes, s.vms, 100*minutes/s.vms)
 }
+
+// effects are what the figures of a stage are.
+var effects = map[string]string{
+	"forecast":     "reclaimed of what was declared",
+	"margin":       "kept from new VMs: estimated needs count more",
+	"availability": "kept from new VMs: hosts report less to be available",
+	"reserve":      "kept free: a quarter of what all VMs may take back, beyond what one may",
+	"emergency":    "what guests under memory pressure have beyond their targets",
+}
+
+var stagesTable = tableOf("STAGE,STATE,CPU,MEMORY,WHAT THAT IS", "", func(s v1.RightsizingStage) []string {
+	if !s.On {
+		return []string{s.Stage, "off", "", "", ""}
+	}
+	return []string{s.Stage, "on", cores(s.Effect.CPU), s.Effect.Memory.Short(), effects[s.Stage]}
+})
 
 var hoursTable = tableOf("HOUR,MODE,MINUTES,CPU,MEMORY,SHORT OF CPU,SHORT OF MEMORY,WORST,PREEMPTED", "", func(h v1.RightsizingHour) []string {
 	return []string{stamp(h.From), h.Mode, fmt.Sprintf("%.0f", h.Minutes), cores(h.Reclaimed.CPU), h.Reclaimed.Memory.Short(), fmt.Sprintf("%.0f min", h.ShortCPU),

@@ -10,6 +10,8 @@ import (
 func rightsizingAt(mode string) v1.Rightsizing {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	s := v1.Rightsizing{Mode: mode, Needs: "declared", Aggressiveness: "balanced", EvaluatedAt: at.Add(30 * time.Minute), Reclaimed: v1.Resources{CPU: 5.25, Memory: 13 << 30},
+		Stages: []v1.RightsizingStage{{Stage: "forecast", On: true, Effect: v1.Resources{CPU: 5.25, Memory: 13 << 30}}, {Stage: "margin", On: true, Effect: v1.Resources{CPU: 1.5, Memory: 2 << 30}},
+			{Stage: "availability", On: true}, {Stage: "reserve", On: true, Effect: v1.Resources{Memory: 512 << 20}}, {Stage: "emergency"}},
 		Hours: []v1.RightsizingHour{
 			{From: at.Add(-time.Hour), Mode: "shadow", Minutes: 60, Reclaimed: v1.Resources{CPU: 4, Memory: 12 << 30}, VMMinutes: 180, ShortCPU: 4, ShortMemory: 1, WorstCPU: 0.4, WorstMemory: 300 << 20, WorstVM: "db-main-0"},
 			{From: at, Mode: mode, Minutes: 30, Reclaimed: v1.Resources{CPU: 5, Memory: 13 << 30}, VMMinutes: 90, ShortCPU: 1, WorstCPU: 0.2, WorstVM: "web-front-0", Preempted: 1}},

@@ -28,8 +28,9 @@ func MarginFor(aggressiveness string) forecast.MarginSettings {
 // its host beyond its own.
 type headroom struct {
 	cpu, memory float64
-	// By the estimates alone.
+	// By the estimates alone, and with the margin, before the host's own report bounds it.
 	unmarginedCPU, unmarginedMemory float64
+	marginedCPU, marginedMemory     float64
 	// What its VMs with estimated needs need, and what that counts as: cores, bytes.
 	needs, counts  state.Resources
 	availability   placement.HostAvailability
@@ -116,6 +117,7 @@ func (p *problem) applyMargin(s *state.Snapshot, skip string, env placement.Env,
 		r.unmarginedCPU -= owed[j]
 		r.cpu = r.unmarginedCPU - more[j].CPU
 		r.memory = r.unmarginedMemory - float64(max(0, more[j].Memory-p.Reserve(j))) // what is reserved is for the same
+		r.marginedCPU, r.marginedMemory = r.cpu, r.memory
 		if r.ignored != "" {
 			continue
 		}
@@ -246,8 +248,8 @@ func (p *problem) advice() []string {
 // Headroom is what one host has for new VMs, and why it has no more.
 type Headroom struct {
 	Host string
-	// Free by the estimates alone, and with the margin: cores at the minimum yields of all VCs, bytes.
-	FreeByEstimates, Free state.Resources
+	// Free by the estimates alone, with the margin, and within the host's own report besides: cores at the minimum yields of all VCs, bytes.
+	FreeByEstimates, FreeByMargin, Free state.Resources
 	// Needs of its VMs whose needs are estimated, and what they count as.
 	Needs, Counts state.Resources
 	Ignored       string // why the host's own report does not count; "" = it counts, where needs are estimated
@@ -268,7 +270,8 @@ func HeadroomForNew(s *state.Snapshot, env placement.Env) []Headroom {
 		out[j] = Headroom{Host: h.Name, Ignored: env.Ignored(s, h.Name)}
 		if p.headroom != nil {
 			r := &p.headroom[j]
-			out[j].FreeByEstimates, out[j].Free, out[j].Needs, out[j].Counts = floor(r.unmarginedCPU, r.unmarginedMemory), floor(r.cpu, r.memory), r.needs, r.counts
+			out[j].FreeByEstimates, out[j].FreeByMargin, out[j].Free = floor(r.unmarginedCPU, r.unmarginedMemory), floor(r.marginedCPU, r.marginedMemory), floor(r.cpu, r.memory)
+			out[j].Needs, out[j].Counts = r.needs, r.counts
 			continue
 		}
 		cpu, memory := p.Hosts[j].CPU, p.Hosts[j].Memory
@@ -280,7 +283,7 @@ func HeadroomForNew(s *state.Snapshot, env placement.Env) []Headroom {
 			}
 		}
 		out[j].FreeByEstimates = floor(cpu, memory)
-		out[j].Free = out[j].FreeByEstimates
+		out[j].FreeByMargin, out[j].Free = out[j].FreeByEstimates, out[j].FreeByEstimates
 	}
 	return out
 }
