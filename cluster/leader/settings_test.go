@@ -57,6 +57,8 @@ var settingsThatAct = map[string]struct {
 	"rightsizing.needs": {func(s *state.Settings) { s.Rightsizing.Needs = state.NeedsEstimated }, rightsized(state.RightsizingOn, ""), "1.0 cores", "0.3 cores"},
 	"rightsizing.aggressiveness": {func(s *state.Settings) { s.Rightsizing.Aggressiveness = state.Conservative }, rightsized(state.RightsizingOn, state.NeedsEstimated),
 		"0.3 cores", "0.4 cores"},
+	"rightsizing.disabledStages": {func(s *state.Settings) { s.Rightsizing.DisabledStages = []string{state.StageForecast} },
+		rightsized(state.RightsizingOn, state.NeedsEstimated), "0.3 cores", "1.0 cores"},
 }
 
 // A change of a setting changes what the cluster does: a setting that is stored and ignored fails here.
