@@ -28,7 +28,7 @@ func (t *tool) periodicCommand() *cli.Command {
 				"Exit status: 0 done; 2 bad input.\n\n" +
 				"With --miss the weights are chosen so that least is reserved for that chance, and what is reserved is scaled until runs\n" +
 				"that were left out show the chance.\n\n" +
-				"Examples: vcctl periodic fit --alpha 0.1 --beta 0.1V runs.jsonl; vcctl periodic fit --miss 0.05 runs.jsonl",
+				"Example: vcctl periodic fit --alpha 0.1 --beta 0.1V runs.jsonl; vcctl periodic fit --miss 0.05 runs.jsonl",
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "alpha", Value: "0.01", Usage: "`WEIGHT` of over-allocation, 0 to 1; the rest is that of under-allocation"},
 				&cli.StringFlag{Name: "beta", Value: "0.1V", Usage: "`WEIGHT` of falling short early in a run: a number, or with a V a share of the objective without this term"},

@@ -74,9 +74,11 @@ func allowed(rule string) error {
 // ParseRecurrence reads what String writes.
 func ParseRecurrence(text string) (Recurrence, error) {
 	var r Recurrence
-	head, rule, two := strings.Cut(strings.TrimSpace(text), "\n")
-	zone, start, ok := strings.Cut(strings.TrimPrefix(head, "DTSTART;TZID="), ":")
-	if r.Rule, two = strings.CutPrefix(strings.TrimSpace(rule), "RRULE:"); !two || !ok || !strings.HasPrefix(head, "DTSTART;TZID=") {
+	first, second, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	head, isHead := strings.CutPrefix(first, "DTSTART;TZID=")
+	zone, start, hasStart := strings.Cut(head, ":")
+	rule, isRule := strings.CutPrefix(strings.TrimSpace(second), "RRULE:")
+	if r.Rule = rule; !isHead || !hasStart || !isRule {
 		return r, fmt.Errorf("recurrence %q: it must have two lines, such as DTSTART;TZID=Europe/Berlin:20260301T020000 and RRULE:FREQ=DAILY", text)
 	}
 	r.Zone = zone
