@@ -68,11 +68,7 @@ func (t *tool) periodicFind(c *cli.Context) error {
 		out := foundJob{Owner: j.Owner, Name: j.Name, Kind: j.Kind, Declared: j.Declared, Period: j.Period.Seconds(), Recurrence: j.Recurrence.String(),
 			Runs: len(j.Runs), Periods: j.Periods, CV: j.CV, Last: last.UTC()}
 		// A run may be early: what comes next is at least half a period later.
-		clock := zone
-		if !j.Wall {
-			clock = time.UTC
-		}
-		next, err := j.Recurrence.Between(last.Add(j.Period/2), last.Add(8*j.Period), clock)
+		next, err := j.Recurrence.Between(last.Add(j.Period/2), last.Add(8*j.Period), j.Clock(zone))
 		if err != nil {
 			return failed(statusFailed, "periodic find: job %s: %v", j.Name, err)
 		}

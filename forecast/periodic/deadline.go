@@ -3,6 +3,7 @@ package periodic
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -119,13 +120,13 @@ func percentile(v []float64, share float64) float64 {
 	if len(v) == 0 {
 		return 0
 	}
-	v = ordered(v)
+	v = slices.Sorted(slices.Values(v))
 	return v[min(len(v)-1, max(0, int(math.Ceil(share*float64(len(v))))-1))]
 }
 
 // deviation is the median absolute deviation from the median.
 func deviation(v []float64) float64 {
-	v = ordered(v)
+	v = slices.Clone(v)
 	m := median(v)
 	for i := range v {
 		v[i] = math.Abs(v[i] - m)

@@ -18,6 +18,14 @@ func noisy(rng *rand.Rand, scale float64) []float64 {
 	return run
 }
 
+func noisyRuns(rng *rand.Rand, n int) [][]float64 {
+	runs := make([][]float64, n)
+	for i := range runs {
+		runs[i] = noisy(rng, 1)
+	}
+	return runs
+}
+
 // TestMissesAsPromised: of many jobs, about the share of next runs needs more than their models promise, and not twice that.
 func TestMissesAsPromised(t *testing.T) {
 	rng := newRand(3)
@@ -30,11 +38,7 @@ func TestMissesAsPromised(t *testing.T) {
 		jobs := 30 * *more
 		const next = 5
 		for range jobs {
-			var runs [][]float64
-			for range c.runs {
-				runs = append(runs, noisy(rng, 1))
-			}
-			m, err := Learn(runs, Options{Miss: c.miss, Debts: c.debts})
+			m, err := Learn(noisyRuns(rng, c.runs), Options{Miss: c.miss, Debts: c.debts})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,11 +72,7 @@ func TestWatch(t *testing.T) {
 	}{{"as before", 1, Alike, 0}, {"twice as much", 2, NeedsMore, 12}, {"half as much", 0.5, NeedsLess, 12}} {
 		jobs, right := 20**more, 0
 		for range jobs {
-			var runs [][]float64
-			for range 30 {
-				runs = append(runs, noisy(rng, 1))
-			}
-			m, err := Learn(runs, Options{Miss: 0.1, Debts: true})
+			m, err := Learn(noisyRuns(rng, 30), Options{Miss: 0.1, Debts: true})
 			if err != nil {
 				t.Fatal(err)
 			}

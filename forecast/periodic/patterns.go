@@ -2,6 +2,7 @@ package periodic
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -33,6 +34,14 @@ type Pattern struct {
 	Periods int
 	// CV is MAD/median of the times between successive runs, each divided by its number of periods.
 	CV float64
+}
+
+// Clock is the zone on whose clock a pattern that was found in a zone has its times: that zone, or UTC.
+func (p Pattern) Clock(zone *time.Location) *time.Location {
+	if p.Wall {
+		return zone
+	}
+	return time.UTC
 }
 
 // natural periods: most jobs have one (fig. 1b).
@@ -86,27 +95,17 @@ func best(times []time.Time, runs []int, zone *time.Location) (Pattern, bool) {
 		if !wall && steady(times, runs, zone) {
 			break // one clock
 		}
+		runs := slices.Clone(runs) // in the order of this clock, which shows an hour twice when it is put back
+		slices.SortStableFunc(runs, func(a, b int) int { return cmp.Compare(seconds(times[a], zone, wall), seconds(times[b], zone, wall)) })
 		x := make([]float64, len(runs))
 		for i, r := range runs {
 			x[i] = seconds(times[r], zone, wall)
 		}
-		if !slices.IsSorted(x) && wall { // the hour that comes twice
-			order := make([]int, len(x))
-			for i := range order {
-				order[i] = i
-			}
-			slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(x[a], x[b]) })
-			sorted, moved := make([]float64, len(x)), make([]int, len(x))
-			for i, o := range order {
-				sorted[i], moved[i] = x[o], runs[o]
-			}
-			x, runs = sorted, moved
-		}
 		periods := candidates(x)
 		for _, period := range periods {
 			w := scan(x, period, len(periods)*2*len(windows))
-			if !w.found || w.score <= score {
-				continue
+			if w.score <= score {
+				continue // -Inf where there is none
 			}
 			if p, ok := w.pattern(x, runs, period, wall); ok {
 				top, score = p, w.score
@@ -179,8 +178,7 @@ type folded struct {
 
 // window is an interval of phases, and the times in it.
 type window struct {
-	found       bool
-	score       float64
+	score       float64 // -Inf: there is none
 	in          []folded
 	first, last int // periods of the pattern
 }
@@ -198,9 +196,8 @@ func scan(x []float64, period float64, tests int) (top window) {
 		all = append(all, folded{f.phase + period, f.period - 1, f.at})
 	}
 	top.score = math.Inf(-1)
-	low := slices.MinFunc(all, func(a, b folded) int { return cmp.Compare(a.period, b.period) }).period
-	high := slices.MaxFunc(all, func(a, b folded) int { return cmp.Compare(a.period, b.period) }).period
-	count := make([]int, high-low+1)
+	low := int(math.Floor(x[0]/period)) - 1
+	count := make([]int, int(math.Floor(x[len(x)-1]/period))-low+1) // runs in the window, by period from low on
 	for _, share := range windows {
 		right, with, peak := 0, 0, 0
 		for left := range x {
@@ -211,7 +208,7 @@ func scan(x []float64, period float64, tests int) (top window) {
 				right++
 			}
 			if peak = max(peak, with); with >= MinRuns && 10*with >= 9*peak && float64(with)*(1-0.1*share) > top.score {
-				w := window{found: true, in: all[left:right]}
+				w := window{in: all[left:right]}
 				var with int
 				w.first, w.last, with = stretch(w.in)
 				periods := float64(w.last - w.first + 1)
@@ -289,10 +286,7 @@ func (w window) pattern(x []float64, runs []int, period float64, wall bool) (Pat
 		}
 	}
 	middle := median(phases)
-	for i := range phases {
-		phases[i] = math.Abs(phases[i] - middle)
-	}
-	reach := min(0.25*period, max(4*1.4826*median(phases), slices.Max(phases)))
+	reach := min(0.25*period, max(4*1.4826*deviation(phases), middle-slices.Min(phases), slices.Max(phases)-middle))
 	chosen := map[int]int{} // by period, the position of its run
 	for i, v := range x {
 		k := math.Round((v - middle) / period)
@@ -305,11 +299,7 @@ func (w window) pattern(x []float64, runs []int, period float64, wall bool) (Pat
 			chosen[int(k)] = i
 		}
 	}
-	order := make([]int, 0, len(chosen))
-	for k := range chosen {
-		order = append(order, k)
-	}
-	slices.Sort(order)
+	order := slices.Sorted(maps.Keys(chosen))
 	p := Pattern{Period: time.Duration(math.Round(period)) * time.Second, Wall: wall, Periods: order[len(order)-1] - order[0] + 1}
 	p.Anchor = time.Unix(int64(math.Round(middle+float64(order[0])*period)), 0).UTC()
 	between := make([]float64, 0, len(order))
@@ -319,11 +309,7 @@ func (w window) pattern(x []float64, runs []int, period float64, wall bool) (Pat
 			between = append(between, (x[chosen[k]]-x[chosen[order[i-1]]])/float64(k-order[i-1]))
 		}
 	}
-	m := median(slices.Clone(between))
-	for i := range between {
-		between[i] = math.Abs(between[i] - m)
-	}
-	p.CV = median(between) / m
+	p.CV = deviation(between) / median(between)
 	return p, p.CV <= maxCV && len(p.Runs) >= MinRuns && float64(len(p.Runs)) >= minCoverage*float64(p.Periods)
 }
 
@@ -334,11 +320,4 @@ func median(v []float64) float64 {
 	}
 	slices.Sort(v)
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
-}
-
-// ordered returns a sorted copy.
-func ordered(v []float64) []float64 {
-	v = slices.Clone(v)
-	slices.Sort(v)
-	return v
 }

@@ -122,6 +122,19 @@ func TestPatternsOfMadeRuns(t *testing.T) {
 	}
 }
 
+// TestPatternsInTheHourThatComesTwice: a short period goes on in the time that passes while the wall clock is put back.
+func TestPatternsInTheHourThatComesTwice(t *testing.T) {
+	zone := berlin(t)
+	for _, period := range []time.Duration{7 * time.Minute, 13 * time.Minute, 20 * time.Minute} {
+		m := made{period: period, jitter: 0.01, runs: 90}
+		times := m.play(time.Date(2026, 10, 24, 20, 0, 0, 0, time.UTC), zone, newRand(8)) // put back at 01:00 UTC
+		found := Patterns(times, zone)
+		if len(found) != 1 || found[0].Wall || found[0].Period != period || len(found[0].Runs) != len(times) {
+			t.Errorf("%v: %s of %d runs", period, texts(found), len(times))
+		}
+	}
+}
+
 func texts(found []Pattern) (out []string) {
 	for _, p := range found {
 		out = append(out, fmt.Sprintf("%v from %v wall %v, %d runs of %d, CV %.3f", p.Period, p.Anchor, p.Wall, len(p.Runs), p.Periods, p.CV))

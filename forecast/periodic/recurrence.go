@@ -168,9 +168,7 @@ func instant(wall time.Time, zone *time.Location) time.Time {
 // recurrence writes a pattern as a rule, from its first run on. Begins are rounded to the largest of an hour's usual parts that
 // is no farther off than runs are from each other.
 func (p Pattern) recurrence(times []time.Time, zone *time.Location) Recurrence {
-	if !p.Wall {
-		zone = time.UTC
-	}
+	zone = p.Clock(zone)
 	r := Recurrence{Zone: zone.String()}
 	r.Start = p.rounded()
 	minutes := int(p.Period / time.Minute)
