@@ -2,6 +2,7 @@ package leader
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"evenkeel/cluster/scheduler/admission"
@@ -28,8 +29,9 @@ func Explain(v *View, vc state.VC) Explanation {
 		if vc.Decision.Preempted {
 			say("%s", vc.Decision.Summary)
 		}
+		v.fill()
 		out.Decision = admission.Consider(v.Snapshot, vc, v.withMargin(placement.Env{Now: v.now, NewID: func() string { return "" }, Pools: poolsOf(v.live),
-			Lists: listerOf(func() map[string]HostLive { return v.live })}))
+			Lists: listerOf(maps.All(v.live))}))
 		for i, w := range admission.Queue(v.Snapshot) {
 			if w.ID == vc.ID {
 				say("number %d in the queue, priority %d, waiting since %s", i+1, w.Priority, w.QueuedAt.Format("2006-01-02 15:04:05 MST"))

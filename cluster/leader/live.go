@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -18,14 +19,13 @@ import (
 
 // liveReports is what agents reported in a term.
 type liveReports struct {
-	mu    sync.Mutex // protects the maps; what their values refer to does not change
+	mu    sync.Mutex // protects both maps; what their values refer to does not change
 	hosts map[string]HostLive
-	stray map[string]bool    // hosts with strays
 	dirty map[string]float64 // how fast the guests write whose migration goes on, or went on, by VM
 }
 
 func newLiveReports() liveReports {
-	return liveReports{hosts: map[string]HostLive{}, stray: map[string]bool{}, dirty: map[string]float64{}}
+	return liveReports{hosts: map[string]HostLive{}, dirty: map[string]float64{}}
 }
 
 // news is what a report changes that the control loop depends on.
@@ -42,11 +42,7 @@ func (l *liveReports) take(r agent.Report, now time.Time) (n news) {
 	live, reported := l.hosts[r.Host]
 	n = news{reach: !reported || live.Reach != r.Reach, shrunk: r.Index > live.Shrunk,
 		incoming: r.Reach && r.Running != nil && !slices.Equal(incoming(live.Running), incoming(r.Running))}
-	live = live.after(r, now)
-	l.hosts[r.Host] = live
-	if delete(l.stray, r.Host); len(live.Strays) > 0 {
-		l.stray[r.Host] = true
-	}
+	l.hosts[r.Host] = live.after(r, now)
 	for _, p := range r.Moves {
 		if p.Dirty > 0 {
 			l.dirty[p.VM] = p.Dirty
@@ -107,7 +103,6 @@ func (l *liveReports) forget(host string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.hosts, host)
-	delete(l.stray, host)
 }
 
 // of returns what a host reported last; false: nothing.
@@ -131,29 +126,25 @@ func (l *liveReports) hypervisor(host string) (failover.HostReport, bool) {
 	return failover.HostReport{Reach: live.Reach, Error: live.Error}, reported
 }
 
-// lister returns a function that returns the hosts whose hypervisor last listed a VM, or a stray one by its name. It is for one
-// decision, and one goroutine.
-func (l *liveReports) lister() func(vm state.VM) []string {
-	list := listerOf(l.all)
-	return func(vm state.VM) []string {
-		l.mu.Lock()
-		strays := len(l.stray)
-		l.mu.Unlock()
-		if vm.Generation == 0 && strays == 0 {
-			return nil
+// each goes through what hosts reported last.
+func (l *liveReports) each(see func(host string, live HostLive) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for host, live := range l.hosts {
+		if !see(host, live) {
+			return
 		}
-		return list(vm)
 	}
 }
 
-// listerOf returns the same of reports, which it asks for when they are needed.
-func listerOf(reports func() map[string]HostLive) func(vm state.VM) []string {
-	var live map[string]HostLive
+// listerOf returns a function that returns the hosts whose hypervisor last listed a VM, or a stray one by its name. It goes through the
+// hosts' reports once for each of both, when it is first asked: it is for one decision, and one goroutine.
+func listerOf(reports iter.Seq2[string, HostLive]) func(vm state.VM) []string {
 	var ids, names map[string][]string // hosts by what they list
 	return func(vm state.VM) []string {
-		if live == nil {
-			live, names = reports(), map[string][]string{}
-			for host, l := range live {
+		if names == nil {
+			names = map[string][]string{}
+			for host, l := range reports {
 				for _, name := range l.Strays {
 					names[name] = append(names[name], host)
 				}
@@ -161,7 +152,7 @@ func listerOf(reports func() map[string]HostLive) func(vm state.VM) []string {
 		}
 		if vm.Generation > 0 && ids == nil { // it was started before
 			ids = map[string][]string{}
-			for host, l := range live {
+			for host, l := range reports {
 				for _, i := range l.Running {
 					ids[i.VM] = append(ids[i.VM], host)
 				}

@@ -77,7 +77,7 @@ func (t *term) propose(ctx context.Context, kind state.Kind, body any) error {
 func (t *term) env() placement.Env {
 	s := t.c.o.State.Snapshot()
 	return t.withMargin(s, placement.Env{Now: t.c.o.Now().UTC(), NewID: t.c.ids.next, Unavailable: t.failover.Unavailable(s), Awaited: t.failover.Awaited(s),
-		Lists: t.reports.lister(), Pools: t.reports.pools()})
+		Lists: listerOf(t.reports.each), Pools: t.reports.pools()})
 }
 
 // allReported returns the error of a request that cannot be answered rightly before all hosts have reported; nil: it can.

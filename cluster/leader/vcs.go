@@ -37,7 +37,7 @@ func (c *Service) Create(ctx context.Context, spec state.VC, call Call) (Result,
 		shut := func(host string) bool {
 			return c.inflight.busy(host) || t.failover.WhyUnavailable(s, host) != ""
 		}
-		if a, ok := c.capacity.TryFastPath(s, vc, t.withMargin(s, placement.Env{Now: c.o.Now().UTC(), NewID: c.ids.next, Lists: t.reports.lister(), Pools: t.reports.pools()}), shut); ok || !global {
+		if a, ok := c.capacity.TryFastPath(s, vc, t.withMargin(s, placement.Env{Now: c.o.Now().UTC(), NewID: c.ids.next, Lists: listerOf(t.reports.each), Pools: t.reports.pools()}), shut); ok || !global {
 			return a, ok, nil
 		}
 		return admission.Create(s, vc, t.ask()), false, nil

@@ -60,7 +60,7 @@ func (c *Service) Simulate(ctx context.Context, q SimulateRequest) (SimulateResu
 			return SimulateResult{}, err
 		}
 		t := c.current.Load()
-		see, env.Unavailable, env.Pools, env.Lists = t.reports.fleet(s), t.failover.Unavailable(s), t.reports.pools(), t.reports.lister()
+		see, env.Unavailable, env.Pools, env.Lists = t.reports.fleet(s), t.failover.Unavailable(s), t.reports.pools(), listerOf(t.reports.each)
 	} else {
 		_, saved, err := node.Load(bytes.NewReader(q.Snapshot))
 		if err != nil {
