@@ -22,7 +22,7 @@ func (n *Node) Apply(ctx context.Context, entry []byte) (index uint64, outcome, 
 		timeout = max(time.Millisecond, time.Until(deadline))
 	}
 	l.waits.Add(1)
-	defer l.waits.Add(-1)
+	defer l.stopWaiting()
 	f, awaitApplied, err := n.submit(ctx, l, entry, timeout)
 	if err == nil {
 		err = n.wait(ctx, l, f)
@@ -115,7 +115,7 @@ func (n *Node) wait(ctx context.Context, l *life, f raft.Future) error {
 	done := make(chan error, 1)
 	l.waits.Add(1)
 	go func() {
-		defer l.waits.Add(-1)
+		defer l.stopWaiting()
 		done <- f.Error()
 	}()
 	var err error

@@ -131,7 +131,9 @@ type life struct {
 	notify chan bool
 	failed chan error    // a write failed, or raft did; the first counts
 	over   chan struct{} // closed when this raft has ended
-	waits  atomic.Int64  // callers that wait for an outcome
+
+	waits    atomic.Int64  // callers that wait for an outcome
+	answered chan struct{} // has a place for one: some have stopped waiting
 
 	handing
 	election time.Duration // its time, after which raft gives a transfer up
@@ -229,7 +231,7 @@ func (n *Node) startTerm(first bool) (l *life, err error) {
 			l, err = nil, errors.Join(err, d.Close())
 		}
 	}()
-	l = &life{disk: d, snaps: snaps, notify: make(chan bool, 1), failed: make(chan error, 1), over: make(chan struct{})}
+	l = &life{disk: d, snaps: snaps, notify: make(chan bool, 1), failed: make(chan error, 1), over: make(chan struct{}), answered: make(chan struct{}, 1)}
 	store := &storage{disk: d, fault: n.o.Fault, failed: l.fail, appends: &n.appends}
 	if n.o.Fault != nil {
 		l.snaps = faultySnapshots{snaps, n.o.Fault}
@@ -361,8 +363,22 @@ func (n *Node) live(ctx context.Context, l *life) {
 // awaitOutcomes waits for the outcomes that callers wait for, at most for an election's time: a raft that ends forgets the entries that
 // it has committed and not applied. No caller can join them.
 func (l *life) awaitOutcomes() {
-	for begun := time.Now(); l.waits.Load() > 0 && time.Since(begun) < l.election; {
-		time.Sleep(time.Millisecond) // sleep: most end within a round trip and a write to disk
+	limit := time.After(l.election)
+	for l.waits.Load() > 0 {
+		select {
+		case <-l.answered:
+		case <-limit:
+			return
+		}
+	}
+}
+
+// stopWaiting ends what counted one more in waits.
+func (l *life) stopWaiting() {
+	l.waits.Add(-1)
+	select {
+	case l.answered <- struct{}{}:
+	default:
 	}
 }
 
