@@ -68,6 +68,7 @@ figure, for none ended, or none started.
 			&cli.Float64Flag{Name: "until", Usage: "the run ends after `D` days (0: pace when all is done; jobs likewise, but at most after four times the days played; others after these)"},
 			&cli.IntFlag{Name: "apps", Usage: "`N` applications, whatever the load (0: as the load says; pace: as many per host and day as the paper; lublin: 1000)"},
 			&cli.Float64Flag{Name: "load", Usage: "`X` times as much is asked for as there is (0: pace 1.3, others as recorded)"},
+			&cli.StringFlag{Name: "clock", Usage: "VMs go through their records each from a time of its own on, or all at the time that it is: `own|record`", Value: "own"},
 			&cli.StringFlag{Name: "arrivals", Usage: "of VMs of which only use is known: `recorded|poisson`", Value: "recorded"},
 			&cli.DurationFlag{Name: "life", Usage: "with Poisson arrivals lives are `TIME` on average (0: an eighth of the days)"},
 			&cli.BoolFlag{Name: "rigid", Usage: "pace: no application has elastic components"},
@@ -172,7 +173,7 @@ func checkRunFlags(c *cli.Context, memory v1.Size) error {
 
 // paceOfFlags is Pace's workload as the flags have it.
 func paceOfFlags(c *cli.Context, memory v1.Size) (workload.Pace, error) {
-	for _, f := range []string{"trace", "use", "from", "arrivals", "life", "until"} {
+	for _, f := range []string{"trace", "use", "from", "arrivals", "clock", "life", "until"} {
 		if c.IsSet(f) {
 			return workload.Pace{}, fmt.Errorf("--%s: pace draws all, and plays it to its end", f)
 		}

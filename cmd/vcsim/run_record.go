@@ -34,7 +34,8 @@ const workloadHelp = `Workloads. An application is what is admitted as a whole, 
   google      VM-days of Google's trace of 2011: use of CPU and memory; sizes are drawn
   bitbrains   VMs of Bitbrains: size and use of CPU and memory as measured
   planetlab   VM-days of PlanetLab: use of CPU; sizes and memory are drawn
-VMs of the last three are there from their first measurement to their last; --arrivals poisson lets VMs like them come and go. What lublin, swf, azure
+VMs of the last three are there from their first measurement to their last; --arrivals poisson lets VMs like them come and go, each from a random
+time of its record on. With --clock record all of them, copies too, use at each time what was used then: VMs that peaked together do. What lublin, swf, azure
 and openb use of what they ask for is drawn (of VMs as Cortez et al. 2017 state of Azure's; of jobs as for pace), all of it (--use full), or as in --use FILE.
 --load: of azure and openb so many are drawn from the record; gaps between jobs are stretched; of measured VMs there are fewer, or copies.`
 
@@ -68,7 +69,8 @@ func (r *record) identity() string {
 func recordOf(c *cli.Context, kind string, memory float64) (*record, error) {
 	const day = 86400
 	r := &record{kind: kind, until: c.Float64("until") * day, use: c.StringSlice("use"), cut: workload.Cut{From: c.Float64("from") * day, Span: c.Float64("days") * day,
-		Load: c.Float64("load"), Apps: c.Int("apps"), Poisson: c.String("arrivals") == "poisson", Life: c.Duration("life").Seconds()}}
+		Load: c.Float64("load"), Apps: c.Int("apps"), Poisson: c.String("arrivals") == "poisson", Life: c.Duration("life").Seconds(),
+		ByClock: c.String("clock") == "record"}}
 	files := c.StringSlice("trace")
 	if err := r.checkFlags(c, files); err != nil {
 		return nil, err
@@ -91,6 +93,10 @@ func (r *record) checkFlags(c *cli.Context, files []string) error {
 	switch arrivals := c.String("arrivals"); {
 	case arrivals != "recorded" && arrivals != "poisson":
 		return fmt.Errorf("--arrivals %s: must be recorded or poisson", arrivals)
+	case c.String("clock") != "own" && c.String("clock") != "record":
+		return fmt.Errorf("--clock %s: must be own or record", c.String("clock"))
+	case r.cut.ByClock && !r.measured():
+		return fmt.Errorf("--clock record: what is used at which time is only known of %s", strings.Join(measuredKinds, ", "))
 	case (r.cut.Poisson || r.cut.Life > 0) && !r.measured():
 		return fmt.Errorf("--arrivals and --life: %s has arrivals and lives", r.kind)
 	case r.cut.Life > 0 && !r.cut.Poisson:

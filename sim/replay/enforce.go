@@ -45,6 +45,9 @@ func (c *Cluster) measure() {
 func (c *Cluster) lookAt(s int32) {
 	g := &c.Workload.Groups[c.Group[s]]
 	done := c.done[c.App[s]]
+	if c.Workload.ByClock {
+		done = c.Now
+	}
 	c.wants[s] = g.CPU * c.Workload.Patterns[g.CPUUse.Pattern].At(c.beginCPU[s]+done/float64(g.CPUUse.Step))
 	c.gets[s] = g.Memory * c.Workload.Patterns[g.MemoryUse.Pattern].At(c.beginMem[s]+done/float64(g.MemoryUse.Step))
 }

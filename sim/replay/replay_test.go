@@ -131,6 +131,27 @@ func TestShortCPUIsSlower(t *testing.T) {
 	near(t, "second's turnaround, capped", r.PerApp[1].Turnaround, 300)
 }
 
+// By the clock an application that waited, and works slowly, uses what is used at the time that it is.
+func TestUseByClock(t *testing.T) {
+	for _, byClock := range []bool{false, true} {
+		w := small([]workload.Pattern{{1}, {0.25, 0.25, 0.25, 0.25, 1, 1, 1, 1}},
+			[]workload.App{{Arrival: 240, Work: 120, First: 0, Groups: 1}},
+			workload.Group{Count: 1, CPU: 1, Memory: 4 * gib, CPUUse: flat(0), MemoryUse: workload.Use{Pattern: 1, Step: 60}})
+		w.ByClock = byClock
+		used := 0.0
+		run(t, w, []Host{{CPU: 4, Memory: 4 * gib}}, &greedy{rightsize: func(c *Cluster) {
+			if s := c.FirstOf(0); s >= 0 && c.Measured[s] > 0 {
+				used = max(used, c.UsedMemory[s]/gib)
+			}
+		}}, Options{})
+		want := 1.0
+		if byClock {
+			want = 4
+		}
+		near(t, "most memory used, GiB", used, want)
+	}
+}
+
 // A core component that is ended takes its application along, whose work is done again; an elastic one takes its own part.
 func TestShortMemoryEnds(t *testing.T) {
 	// Both grow from 1 to 3 GiB in 120 s of work; the host has 4. At 60 s they hold 2 GiB each, at 120 s 3 GiB: one is ended, the other ends at 200 s,

@@ -28,6 +28,9 @@ type Cut struct {
 	// Otherwise they are there from their first measurement to their last.
 	Poisson bool
 	Life    float64
+
+	// ByClock: measured VMs, copies too, use at each time what was used at that time of the record.
+	ByClock bool
 }
 
 // week is how much of a record is played by default, seconds.

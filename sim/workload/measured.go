@@ -189,6 +189,10 @@ func Measured(series []trace.Series, c Cut) (*Workload, float64, []string, error
 			sizes++
 		}
 		place := float32(max(0, c.From-v.begin) / v.step)
+		if c.ByClock {
+			length := float64(v.last - v.first + 1)
+			place = float32(math.Mod(math.Mod((c.From-v.begin)/v.step, length)+length, length))
+		}
 		n := int32(len(patterns))
 		patterns = append(patterns, shape(v.cpu, v.first, v.last, whole(v.cpu)))
 		a.cpuUse = Use{Pattern: n, Offset: place, Step: float32(v.step)}
@@ -212,6 +216,9 @@ func Measured(series []trace.Series, c Cut) (*Workload, float64, []string, error
 		notes = append(notes, "memory use is drawn: the set does not have it")
 	}
 	elsewhere := func(a ask) ask {
+		if c.ByClock {
+			return a
+		}
 		for _, u := range []*Use{&a.cpuUse, &a.memoryUse} {
 			u.Offset = float32(rng.IntN(len(patterns[u.Pattern])))
 		}
@@ -224,12 +231,18 @@ func Measured(series []trace.Series, c Cut) (*Workload, float64, []string, error
 		asks = poisson(rng, asks, &c, span, elsewhere)
 		notes = append(notes, fmt.Sprintf("arrivals are a Poisson process, lives exponential with a mean of %.3g hours: %d VMs, each like one that was measured", c.Life/3600, len(asks)))
 	} else {
-		was := len(asks)
+		was, when := len(asks), ", at another time of their history"
+		if c.ByClock {
+			when = ""
+		}
 		if asks = some(rng, asks, &c, span, elsewhere); len(asks) > was {
-			notes = append(notes, fmt.Sprintf("%d of %d VMs are copies of others, at another time of their history", len(asks)-was, len(asks)))
+			notes = append(notes, fmt.Sprintf("%d of %d VMs are copies of others%s", len(asks)-was, len(asks), when))
 		}
 	}
 	w, err := workloadOf(asks, patterns, span)
+	if err == nil {
+		w.ByClock = c.ByClock
+	}
 	return w, span, notes, err
 }
 

@@ -70,6 +70,35 @@ func TestMeasuredByHand(t *testing.T) {
 }
 
 // Sizes and memory that the set does not have are drawn, and notes say so.
+// By the record's clock every VM, a copy too, is at each time where its record was then.
+func TestMeasuredByClock(t *testing.T) {
+	ramp := make([]float64, 100)
+	for i := range ramp {
+		ramp[i] = 26 * float64(i)
+	}
+	series := slices.Concat(vmSeries("a", 0, ramp, values(100, 1<<19)), vmSeries("b", 2*time.Hour, ramp[:60], values(60, 1<<19)))
+	for _, poisson := range []bool{false, true} {
+		const from = 3000
+		w, span, _, err := Measured(series, Cut{Hosts: []Room{{8, 64 << 30}}, From: from, Load: 2, Seed: 3, Poisson: poisson, ByClock: true})
+		if err != nil || !w.ByClock || len(w.Apps) < 4 {
+			t.Fatalf("%v: %d applications", err, len(w.Apps))
+		}
+		for i, a := range w.Apps {
+			use := w.Of(i)[0].CPUUse
+			begin := []float64{0, 2 * 3600}[a.Source]
+			for at := begin - from; at < begin-from+50*300; at += 300 {
+				if at < 0 || at > span {
+					continue
+				}
+				want := (from + at - begin) / 300 * 26 / 5200
+				if got := w.Patterns[use.Pattern].At(float64(use.Offset) + at/float64(use.Step)); math.Abs(got-want) > 1e-6 {
+					t.Fatalf("Poisson arrivals %v: VM %d of the record uses %v of its CPU at %v s, not %v", poisson, a.Source, got, at, want)
+				}
+			}
+		}
+	}
+}
+
 func TestMeasuredPercents(t *testing.T) {
 	series := []trace.Series{{Set: string(trace.PlanetLab), VM: "a", Resource: trace.CPU, Step: 5 * time.Minute, Values: values(288, 30), Limit: 100}}
 	w, _, notes, err := Measured(series, Cut{Hosts: []Room{{8, 64 << 30}}})

@@ -13,6 +13,10 @@ type Workload struct {
 	Apps     []App // ascending by Arrival
 	Groups   []Group
 	Patterns []Pattern
+
+	// ByClock: components are in their patterns where the time is, so that those of one record do what they did together. Otherwise they are
+	// where their work is. Use.Offset is then the place of a component at the beginning of the workload.
+	ByClock bool
 }
 
 // App is one application: it runs once all components of its core groups do, and ends when its work is done.
