@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -145,19 +146,36 @@ func hostsOf(h v1.ClusterHistory, without []string, add int) ([]replay.Host, err
 
 // isSetting says whether a policy is what a cluster can be set to.
 func isSetting(name string) bool {
-	return slices.Contains([]string{"declared", state.Conservative, state.Balanced, state.Aggressive}, name)
+	return slices.Contains([]string{"declared", state.Conservative, state.Balanced, state.Aggressive}, baseOf(name))
 }
 
 // settingsNamed makes the policy that settings of a cluster stand for, which looks every step seconds. Floors is the memory that no VM has less of, by
 // group of the workload.
 func settingsNamed(name string, step float64, floors []float64) (replay.Policy, error) {
-	switch name {
+	base, variants, _ := strings.Cut(name, ":")
+	switch base {
 	case "declared":
-		return &named{Policy: &replay.Reservation{}, name: name}, nil
+		if variants != "" {
+			return nil, fmt.Errorf("policy %q: declared has no variants", name)
+		}
+		return &named{Policy: &replay.Reservation{Passing: true}, name: name}, nil
 	case state.Conservative, state.Balanced, state.Aggressive:
-		p := &replay.Rightsizing{Label: name, Trust: 3, Optional: true, Floors: floors}
+		foresight := &replay.Series{Steps: max(1, int(600/step))} // the next ten minutes, as production looks ahead
+		p := &replay.Rightsizing{Label: name, Trust: 3, Optional: true, Passing: true, Floors: floors, Foresight: foresight}
 		ownSettings(p)
-		p.Buffer, p.Foresight, p.Options.MinAge = rightsizing.BufferFor(name), &replay.Series{Steps: max(1, int(600/step))}, 600 // the next ten minutes, as production looks ahead
+		p.Buffer, p.Options.MinAge = rightsizing.BufferFor(base), 600
+		p.Yield = 0 // in production CPU evicts no VM
+		for v := range strings.SplitSeq(variants, ":") {
+			switch v {
+			case "":
+			case "use":
+				p.OnUse = true
+			case "interim":
+				foresight.Interim = true
+			default:
+				return nil, fmt.Errorf("policy %q: there is no variant %q, only use and interim", name, v)
+			}
+		}
 		return p, nil
 	}
 	p, err := policyOn(name, nil)

@@ -162,29 +162,36 @@ func (c *Cluster) fill(app, g int32, group *workload.Group) {
 	p.refused = append(p.refused, workload.Group{CPU: group.CPU, Memory: group.Memory})
 }
 
-// firstCome starts applications in order: elastic components that are missing first, then the first that waits, until one does not fit.
+// firstCome starts applications in order: elastic components that are missing first, then those that wait, until one does not fit.
 type firstCome struct {
-	freed int   // Cluster.Freed when nothing more fitted
-	stuck int32 // the application that did not
-	known bool
+	// passing: those that fit pass one that does not, as in the queue of production.
+	passing bool
+
+	freed   int   // Cluster.Freed when nothing more fitted
+	stuck   int32 // the first application that did not
+	waiting int   // that waited
+	known   bool
 }
 
 func (f *firstCome) schedule(c *Cluster) {
-	if f.known && f.freed == c.Freed && f.stuck == c.FirstWaiting() {
+	if f.known && f.freed == c.Freed && f.stuck == c.FirstWaiting() && (!f.passing || f.waiting == c.Waiting()) {
 		return
 	}
 	c.FillElastic()
-	for {
-		app := c.FirstWaiting()
-		f.known, f.freed, f.stuck = true, c.Freed, app
-		if app < 0 {
-			return
-		}
+	for app := c.FirstWaiting(); app >= 0; {
+		next := c.NextWaiting(app)
 		hosts := c.Fit(app)
-		if hosts == nil {
-			return
+		switch {
+		case hosts != nil:
+			c.Start(app, hosts)
+			c.FillElastic()
+			if !f.passing {
+				next = c.FirstWaiting()
+			}
+		case !f.passing:
+			next = -1
 		}
-		c.Start(app, hosts)
-		c.FillElastic()
+		app = next
 	}
+	f.known, f.freed, f.stuck, f.waiting = true, c.Freed, c.FirstWaiting(), c.Waiting()
 }

@@ -37,6 +37,9 @@ type Enforcement struct {
 // Reservation gives every component what was asked for, for as long as it runs, and starts what fits: first come, first
 // served, the first that does not fit holding up all behind it. It is the baseline of Pace et al. (sec. IV).
 type Reservation struct {
+	// Passing: those that fit pass one that does not.
+	Passing bool
+
 	first firstCome
 }
 
@@ -45,7 +48,7 @@ func (*Reservation) Name() string { return "reservation" }
 
 // Begin implements Policy.
 func (p *Reservation) Begin(*Cluster) Enforcement {
-	p.first = firstCome{}
+	p.first = firstCome{passing: p.Passing}
 	return Enforcement{Capped: true, Hard: true}
 }
 

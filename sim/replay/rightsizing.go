@@ -6,7 +6,7 @@ import (
 )
 
 // Rightsizing gives components what they are expected to use and a buffer, by the production resource rightsizer, and admits others into what that frees.
-// Applications start as under Reservation: with their requests, first come, first served.
+// Applications start as under Reservation: with their requests.
 type Rightsizing struct {
 	Label string // its name
 
@@ -31,6 +31,13 @@ type Rightsizing struct {
 	// Optional: a component without a trusted forecast of its memory gets its request only if no other has to be evicted for it. Without Optional its need is
 	// its request.
 	Optional bool
+
+	// OnUse: no component is evicted because needs, forecasts with their buffers, do not fit. They may then not grow, and only use that does
+	// not fit evicts: see EmergencyEviction.
+	OnUse bool
+
+	// Passing: applications that fit pass one that does not, as in the queue of production. Otherwise first come, first served.
+	Passing bool
 
 	// Floors is the memory that components never have less of, bytes, by group (of Workload.Groups); nil: 0.
 	Floors []float64
@@ -64,7 +71,7 @@ func (p *Rightsizing) Name() string { return p.Label }
 
 // Begin implements Policy.
 func (p *Rightsizing) Begin(c *Cluster) Enforcement {
-	p.first = firstCome{}
+	p.first = firstCome{passing: p.Passing}
 	p.Foresight.Begin(c)
 	p.problem = rightsizing.Problem{Hosts: make([]rightsizing.Host, len(c.Hosts))}
 	for h, host := range c.Hosts {
@@ -126,7 +133,7 @@ func (p *Rightsizing) state(c *Cluster) {
 			k.Grew = p.grewAt(c, s)
 			k.Need = rightsizing.Amount{CPU: x.cpu[s], Memory: x.memory[s]}
 			k.Floor = p.floor(c, s)
-			if p.Optional && x.unknown[s] {
+			if p.OnUse || p.Optional && x.unknown[s] {
 				k.Required = k.Present.Memory
 			}
 			q.Components = append(q.Components, k)

@@ -1,6 +1,9 @@
 package replay
 
-import "evenkeel/forecast"
+import (
+	"evenkeel/forecast"
+	"evenkeel/sim/baseline"
+)
 
 // Series forecast as production does: by the mixture, within the bounds of what was asked for, and only where it has shown that it can be trusted.
 type Series struct {
@@ -9,7 +12,11 @@ type Series struct {
 	// Untrusted: forecasts count also where they are not trusted.
 	Untrusted bool
 
+	// Interim: where a forecast is not trusted the latest value counts, with the errors that it made.
+	Interim bool
+
 	series []two    // [slot]
+	last   []lasts  // [slot], with Interim
 	of     []uint32 // [slot]: component that they are of
 	w      *forecast.Workspace
 	phase  int
@@ -17,14 +24,17 @@ type Series struct {
 	out    [2][]forecast.Prediction
 }
 
-type two [2]*forecast.Series
+type (
+	two   [2]*forecast.Series
+	lasts [2]*baseline.Last
+)
 
 // Name implements Foresight.
 func (f *Series) Name() string { return "mixture" }
 
 // Begin implements Foresight.
 func (f *Series) Begin(*Cluster) {
-	f.series, f.of, f.phase = nil, nil, 0
+	f.series, f.last, f.of, f.phase = nil, nil, nil, 0
 	if f.w == nil {
 		f.w = forecast.NewWorkspace()
 	}
@@ -46,7 +56,7 @@ func (f *Series) Watch(c *Cluster) {
 			continue
 		}
 		for s >= len(f.series) {
-			f.series, f.of = append(f.series, two{}), append(f.of, 0)
+			f.series, f.last, f.of = append(f.series, two{}), append(f.last, lasts{}), append(f.of, 0)
 		}
 		if f.of[s] != c.Born[s] {
 			f.of[s] = c.Born[s]
@@ -54,10 +64,17 @@ func (f *Series) Watch(c *Cluster) {
 				f.series[s][r] = forecast.New(forecast.Options{Period: day, Phase: f.phase, Max: highest, Positive: true, Workspace: f.w})
 				f.phase++
 			}
+			if f.Interim {
+				f.last[s] = lasts{baseline.NewLast(), baseline.NewLast()}
+			}
 		}
 		// Each step is observed once, and later than the one before: Observe has nothing to refuse.
 		_ = f.series[s][0].Observe(f.step, c.UsedCPU[s], c.Short[s])
 		_ = f.series[s][1].Observe(f.step, c.UsedMemory[s], false)
+		if f.Interim {
+			f.last[s][0].Observe(c.UsedCPU[s])
+			f.last[s][1].Observe(c.UsedMemory[s])
+		}
 	}
 }
 
@@ -68,12 +85,13 @@ func (f *Series) Ahead(c *Cluster, s int32) (cpu, memory []forecast.Prediction) 
 	}
 	var out [2][]forecast.Prediction
 	for r, m := range f.series[s] {
-		if !f.Untrusted {
-			if ok, _ := m.Trusted(); !ok {
-				continue
-			}
+		known := false
+		if trusted, _ := m.Trusted(); trusted || f.Untrusted {
+			known = m.Predict(f.out[r])
+		} else if f.Interim {
+			known = f.last[s][r].Predict(f.out[r])
 		}
-		if m.Predict(f.out[r]) {
+		if known {
 			out[r] = f.out[r]
 		}
 	}
