@@ -1,0 +1,96 @@
+package machines
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Image is what image.sh made, and the QEMU that boots it.
+type Image struct {
+	Dir     string   // of image.sh
+	QEMU    []string // the program, and where it finds its firmware
+	Version string   // of QEMU
+	inputs  string
+}
+
+// FindImage finds the image and QEMU below build of the repository at root. EVENKEEL_QEMU names another tree with a
+// QEMU.
+func FindImage(ctx context.Context, root string) (Image, error) {
+	img := Image{Dir: filepath.Join(root, "build", "machines", "image")}
+	inputs, err := os.ReadFile(filepath.Join(img.Dir, "inputs"))
+	if err != nil {
+		return img, fmt.Errorf("machine image: %w: run test/machines/image.sh", err)
+	}
+	img.inputs = strings.TrimSpace(string(inputs))
+	tree := os.Getenv("EVENKEEL_QEMU")
+	if tree == "" {
+		tree = filepath.Join(root, "build", "qemu")
+	}
+	share := filepath.Join(tree, "usr", "share")
+	img.QEMU = []string{filepath.Join(tree, "usr", "bin", "qemu-system-x86_64"), "-L", filepath.Join(share, "seabios"), "-L", filepath.Join(share, "qemu")}
+	out, err := exec.CommandContext(ctx, img.QEMU[0], "--version").Output()
+	if err != nil {
+		return img, fmt.Errorf("QEMU of Debian's backports: %w: run scripts/fetch-qemu.sh", err)
+	}
+	img.Version, _, _ = strings.Cut(string(out), "\n")
+	return img, nil
+}
+
+// Packages are the installed packages of the image with their versions.
+func (img Image) Packages() (map[string]string, error) {
+	text, err := os.ReadFile(filepath.Join(img.Dir, "packages"))
+	if err != nil {
+		return nil, err
+	}
+	return parsePackages(string(text)), nil
+}
+
+// parsePackages reads the output of dpkg-query -W; "name:amd64" is entered as "name".
+func parsePackages(text string) map[string]string {
+	versions := map[string]string{}
+	for line := range strings.Lines(text) {
+		name, version, ok := strings.Cut(strings.TrimSpace(line), "\t")
+		if ok {
+			name, _, _ = strings.Cut(name, ":")
+			versions[name] = version
+		}
+	}
+	return versions
+}
+
+// fingerprint is of all that a saved machine depends on: another QEMU, disk or device cannot restore it.
+func (img Image) fingerprint() string {
+	sum := sha256.New()
+	fmt.Fprintln(sum, img.inputs, img.Version, strings.Join(devices, " "))
+	return fmt.Sprintf("%x", sum.Sum(nil)[:8])
+}
+
+// overlay makes a disk at path that begins as base and keeps what is written to it.
+func overlay(ctx context.Context, base, path string) error {
+	out, err := exec.CommandContext(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", base, path).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("make a disk on top of %s: %w: %s", base, err, out)
+	}
+	return nil
+}
+
+// Repository is the directory, at or above the present one, that has go.mod in it.
+func Repository() (string, error) {
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, missing := os.Stat(filepath.Join(dir, "go.mod")); missing == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			err = errors.New("not inside the repository")
+		}
+		dir = filepath.Dir(dir)
+	}
+	return "", err
+}

@@ -1,0 +1,66 @@
+package machines
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestOwnTime(t *testing.T) {
+	const s = time.Second
+	for _, tt := range []struct {
+		name          string
+		before, after map[string]time.Duration
+		want          time.Duration
+	}{
+		{"never waited", map[string]time.Duration{"a": 5 * s, "b": 0}, map[string]time.Duration{"a": 5 * s, "b": 0}, 10 * s},
+		{"one thread waited", map[string]time.Duration{"a": 5 * s, "b": 0}, map[string]time.Duration{"a": 8 * s, "b": 1 * s}, 7 * s},
+		{"a new thread's past does not count", map[string]time.Duration{"a": 0}, map[string]time.Duration{"a": 1 * s, "new": 9 * s}, 9 * s},
+		{"read late", map[string]time.Duration{"a": 0}, map[string]time.Duration{"a": 11 * s}, 0},
+	} {
+		if got := ownTime(10*s, tt.before, tt.after); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestWaited(t *testing.T) {
+	if all, err := waited(os.Getpid()); err != nil || len(all) == 0 {
+		t.Errorf("%v, %v", all, err)
+	}
+	if _, err := waited(1 << 30); err == nil {
+		t.Error("a process that does not exist has waited")
+	}
+}
+
+func TestVerdicts(t *testing.T) {
+	passed, failed, skipped := verdicts(`=== RUN   TestConformance
+--- FAIL: TestConformance (9.70s)
+    --- PASS: TestConformance/NoGuest (0.02s)
+        --- PASS: TestConformance/NoGuest/Capacity (0.00s)
+    --- SKIP: TestConformance/Migration (0.00s)
+CAPS --- PASS: no verdict
+--- PASS
+`)
+	if passed != 2 || failed != 1 || !slices.Equal(skipped, []string{"TestConformance/Migration"}) {
+		t.Errorf("%d passed, %d failed, %v skipped", passed, failed, skipped)
+	}
+}
+
+func TestParsePackages(t *testing.T) {
+	got := parsePackages("libvirt0:amd64\t9.0.0-4\nsystemd\t252.1\n\nnonsense\n")
+	if want := map[string]string{"libvirt0": "9.0.0-4", "systemd": "252.1"}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestQuote(t *testing.T) {
+	const text = `it's "$HOME" \x2d`
+	out, err := exec.Command("sh", "-c", "printf %s "+quote(text)).Output()
+	if err != nil || string(out) != text {
+		t.Errorf("%q, %v", out, err)
+	}
+}

@@ -1,0 +1,209 @@
+package machines
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// tags of everything that is built here.
+const tags = "libvirt_dlopen,hashicorpmetrics"
+
+// site is what all tests share: the image, the saved machine, and what is copied into machines.
+type site struct {
+	root  string
+	img   Image
+	saved Saved
+	tests string // the test binary of package inside
+}
+
+var theSite = sync.OnceValues(func() (*site, error) {
+	root, err := Repository()
+	if err != nil {
+		return nil, err
+	}
+	s := &site{root: root, tests: filepath.Join(root, "build", "machines", "inside.test")}
+	ctx := context.Background()
+	if s.img, err = FindImage(ctx, root); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-tags", tags, "-o", s.tests, "evenkeel/test/machines/inside")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("compile the tests that run inside: %w: %s", err, out)
+	}
+	began := time.Now()
+	var made bool
+	if s.saved, made, err = Prepare(ctx, s.img, filepath.Join(root, "build", "machines"), warm); err != nil {
+		return nil, err
+	}
+	if made {
+		report("booted and saved in %s", time.Since(began).Round(time.Second))
+	}
+	return s, nil
+})
+
+// warm waits until the machine that was booted has nothing left to do, and has libvirt learn what QEMU can do, which takes long
+// under emulation and is kept in a file.
+func warm(ctx context.Context, m *Machine) error {
+	state, err := m.Run(ctx, "systemctl is-system-running --wait || true; systemctl --failed --plain --no-legend")
+	if err == nil && state != "running" {
+		err = fmt.Errorf("the machine is not well after its boot: %s", state)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = m.Run(ctx, "virsh -q domcapabilities --virttype kvm >/dev/null && virsh -q capabilities >/dev/null && sync")
+	return err
+}
+
+// machine is a restored machine, which goes when the test does. A test that fails leaves its logs in build/machines/logs.
+func machine(t *testing.T) (*Machine, *site) {
+	t.Helper()
+	if os.Getenv("EVENKEEL_MACHINES") != "1" {
+		t.Skip("boots a whole machine under emulation, which takes minutes: make test-machines")
+	}
+	s, err := theSite()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "ekm-") // not t.TempDir: the path of a socket must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	began := time.Now()
+	m, err := s.saved.Restore(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report("%s: restored in %.1f s", t.Name(), time.Since(began).Seconds())
+	t.Cleanup(func() {
+		if t.Failed() {
+			keep(t, m, filepath.Join(s.root, "build", "machines", "logs", t.Name()))
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m, s
+}
+
+// keep collects the logs of a machine in a directory.
+func keep(t *testing.T, m *Machine, dir string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	journal, err := m.Run(ctx, "journalctl -b --no-pager | tail -n 2000; tail -n 50 /var/log/libvirt/qemu/*.log 2>/dev/null || true")
+	err = errors.Join(err, os.MkdirAll(dir, 0o755))
+	for name, text := range map[string]string{"journal": journal, "console": m.Console(), "qemu": m.output()} {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	t.Logf("logs of the machine are in %s (%v)", dir, err)
+}
+
+// do runs a command line in the machine, and fails the test if it fails.
+func do(t *testing.T, m *Machine, format string, args ...any) string {
+	t.Helper()
+	out, err := m.Run(t.Context(), fmt.Sprintf(format, args...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// await polls a command until its output is as wanted. It fails when the output stays the same for too long.
+func await(t *testing.T, m *Machine, what, command string, wanted func(out string) bool) string {
+	t.Helper()
+	out := ""
+	err := m.Until(t.Context(), commandStall, what, func() string { return out }, func() bool {
+		var err error
+		if out, err = m.Run(t.Context(), command); err != nil {
+			out = err.Error()
+		}
+		return err == nil && wanted(out)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// tally counts checks, so that none is left out in silence.
+var tally struct {
+	sync.Mutex
+	passed, failed int
+	skipped        []string
+	lines          []string
+}
+
+// report adds a line to what is printed at the end.
+func report(format string, args ...any) {
+	tally.Lock()
+	defer tally.Unlock()
+	line := fmt.Sprintf(format, args...)
+	tally.lines = append(tally.lines, line)
+	fmt.Println("machines:", line)
+}
+
+// check is a subtest that is counted.
+func check(t *testing.T, name string, f func(t *testing.T)) bool {
+	t.Helper()
+	ok := t.Run(name, f)
+	tally.Lock()
+	defer tally.Unlock()
+	if ok {
+		tally.passed++
+	} else {
+		tally.failed++
+	}
+	return ok
+}
+
+// count enters the verdicts of a test binary's verbose output.
+func count(output string) {
+	passed, failed, skipped := verdicts(output)
+	tally.Lock()
+	defer tally.Unlock()
+	tally.passed += passed
+	tally.failed += failed
+	tally.skipped = append(tally.skipped, skipped...)
+}
+
+// verdicts reads verbose output of go test. Tests with subtests count as one more.
+func verdicts(output string) (passed, failed int, skipped []string) {
+	for line := range strings.Lines(output) {
+		verdict, rest, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "--- "), ": ")
+		name, _, _ := strings.Cut(rest, " ")
+		if !ok || !strings.HasPrefix(strings.TrimSpace(line), "--- ") {
+			continue
+		}
+		switch verdict {
+		case "PASS":
+			passed++
+		case "FAIL":
+			failed++
+		case "SKIP":
+			skipped = append(skipped, name)
+		}
+	}
+	return passed, failed, skipped
+}
+
+func TestMain(m *testing.M) {
+	began := time.Now()
+	code := m.Run()
+	if os.Getenv("EVENKEEL_MACHINES") == "1" {
+		fmt.Printf("\nmachines: %d checks passed, %d failed, %d skipped %v, in %s\n", tally.passed, tally.failed, len(tally.skipped), tally.skipped, time.Since(began).Round(time.Second))
+		for _, line := range tally.lines {
+			fmt.Println("machines:", line)
+		}
+	}
+	os.Exit(code)
+}
