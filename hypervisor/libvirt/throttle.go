@@ -127,11 +127,22 @@ func groupsOf(all *processes, uuid string, version int) ([]string, error) {
 	if filepath.Base(own) == "libvirt" {
 		dirs = append(dirs, filepath.Dir(own))
 	}
-	vcpus, err := filepath.Glob(filepath.Join(own, "vcpu[0-9]*"))
-	if err != nil || len(vcpus) == 0 {
+	// Not by filepath.Glob: systemd's names have backslashes, which a pattern takes for escapes.
+	entries, err := os.ReadDir(own)
+	if err != nil {
+		return nil, err
+	}
+	above := len(dirs)
+	for _, e := range entries {
+		number, is := strings.CutPrefix(e.Name(), "vcpu")
+		if _, err := strconv.Atoi(number); is && err == nil {
+			dirs = append(dirs, filepath.Join(own, e.Name()))
+		}
+	}
+	if len(dirs) == above {
 		return nil, fmt.Errorf("no groups of vCPUs in %s", own)
 	}
-	return append(dirs, vcpus...), nil
+	return dirs, nil
 }
 
 // processes are those of VMs, by the UUIDs in their command lines. They are looked for once, when they are first needed: that

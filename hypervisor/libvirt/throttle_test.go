@@ -84,17 +84,18 @@ func tree(t *testing.T, files map[string]string) string {
 
 func TestGroupsOf(t *testing.T) {
 	const uuid = "01234567-0123-4123-8123-0123456789ab"
+	const scope = `machine-qemu\x2d1\x2dek\x2da.scope` // as systemd escapes "qemu-1-ek-a"
 	fs := tree(t, map[string]string{
-		"m.scope/cpu.stat":                  "throttled_usec 1\n",
-		"m.scope/libvirt/cpu.stat":          "throttled_usec 20\n",
-		"m.scope/libvirt/emulator/cpu.stat": "throttled_usec 5000\n", // its threads are no vCPUs
-		"m.scope/libvirt/vcpu0/cpu.stat":    "throttled_usec 300\n",
-		"m.scope/libvirt/vcpu1/cpu.stat":    "throttled_usec 4000\n",
+		scope + "/cpu.stat":                  "throttled_usec 1\n",
+		scope + "/libvirt/cpu.stat":          "throttled_usec 20\n",
+		scope + "/libvirt/emulator/cpu.stat": "throttled_usec 5000\n", // its threads are no vCPUs
+		scope + "/libvirt/vcpu0/cpu.stat":    "throttled_usec 300\n",
+		scope + "/libvirt/vcpu1/cpu.stat":    "throttled_usec 4000\n",
 	})
 	proc := tree(t, map[string]string{
 		"self/mountinfo": "35 24 0:30 / " + fs + " rw - cgroup2 cgroup2 rw\n",
 		"17/cmdline":     "qemu-system-x86_64\x00-name\x00guest=a\x00-uuid\x00" + uuid + "\x00-m\x00128\x00",
-		"17/cgroup":      "0::/m.scope/libvirt/emulator\n",
+		"17/cgroup":      "0::/" + scope + "/libvirt/emulator\n",
 		"18/cmdline":     "qemu-system-x86_64\x00-uuid\x0011234567-0123-4123-8123-0123456789ab\x00",
 		"18/cgroup":      "0::/other\n",
 		"19/cmdline":     "",
