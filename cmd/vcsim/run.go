@@ -38,6 +38,7 @@ last byte.
   vcsim run --policy reservation,optimistic,pessimistic
   vcsim run --policy reservation,pessimistic:last:0.05:3,evenkeel --hosts 4 --days 3
   vcsim run --workload bitbrains --trace rnd-2013-07.tar.gz --hosts 8 --load 1.2 --policy reservation,flex,ha,evenkeel
+  vcsim run --workload recurring --trace google2011.tar.gz --load 1.2 --policy reservation,flexf,easy,morpheus
   vcsim run --workload swf --trace KTH-SP2.swf.gz --policy fcfs,easy,reservation,evenkeel --seed 1,2,3 --svg plots
 
 ` + workloadHelp + `
@@ -54,6 +55,9 @@ figure, for none ended, or none started.
   YIELD        least of all applications, and mean: CPU they got over CPU they would have used.
   MOVED        bytes of memory sent by live migration.
   THRASH       work that was thrown away, of all that was done.
+Where applications have deadlines (recurring):
+  MISSED       of the deadlines until the end of the run. OTHERS: applications without one that were started, and that ended; CORE-H: the core-hours that
+               those that ended had asked for; WAIT: their wait, mean, of those that did not start to the end of the run.
 ` + "\n" + policyHelp,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "workload", Aliases: []string{"w"}, Usage: "`" + strings.Join(workloadKinds, "|") + "`", Value: "pace"},
@@ -71,6 +75,7 @@ figure, for none ended, or none started.
 			&cli.StringFlag{Name: "clock", Usage: "VMs go through their records each from a time of its own on, or all at the time that it is: `own|record`", Value: "own"},
 			&cli.StringFlag{Name: "arrivals", Usage: "of VMs of which only use is known: `recorded|poisson`", Value: "recorded"},
 			&cli.DurationFlag{Name: "life", Usage: "with Poisson arrivals lives are `TIME` on average (0: an eighth of the days)"},
+			&cli.Float64Flag{Name: "periodic", Usage: "recurring: this `PART` of the load is of periodic jobs", Value: 0.5},
 			&cli.BoolFlag{Name: "rigid", Usage: "pace: no application has elastic components"},
 			&cli.DurationFlag{Name: "sampled", Usage: "pace: memory use changes every `TIME` at most, as a trace with such samples can show (0: all of its shape passes in each life)"},
 			&cli.StringSliceFlag{Name: "seed", Usage: "`S` of all that is drawn; several, with commas between, are played one after the other", Value: cli.NewStringSlice("1")},
@@ -136,7 +141,7 @@ func runOptionsOf(c *cli.Context) (runOptions, []uint64, error) {
 	}
 	if o.tick == 0 {
 		o.tick = 60
-		if o.record != nil && !o.record.jobs() {
+		if o.record != nil && !o.record.jobs() && o.record.kind != "recurring" {
 			o.tick = 300
 		}
 	}
@@ -173,7 +178,7 @@ func checkRunFlags(c *cli.Context, memory v1.Size) error {
 
 // paceOfFlags is Pace's workload as the flags have it.
 func paceOfFlags(c *cli.Context, memory v1.Size) (workload.Pace, error) {
-	for _, f := range []string{"trace", "use", "from", "arrivals", "clock", "life", "until"} {
+	for _, f := range []string{"trace", "use", "from", "arrivals", "clock", "life", "until", "periodic"} {
 		if c.IsSet(f) {
 			return workload.Pace{}, fmt.Errorf("--%s: pace draws all, and plays it to its end", f)
 		}
@@ -360,6 +365,14 @@ type timedPolicy struct {
 func (t *timedPolicy) Rightsize(c *replay.Cluster) {
 	t.done.Store(int64(c.Now))
 	t.Policy.Rightsize(c)
+}
+
+// Agenda of the policy, if it has one.
+func (t *timedPolicy) Agenda() *replay.AgendaOutcome {
+	if p, ok := t.Policy.(*replay.Morpheus); ok {
+		return p.Agenda()
+	}
+	return nil
 }
 
 // place is the file that a run is kept in: its name says all that the result depends on.

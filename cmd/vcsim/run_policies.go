@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -9,6 +10,7 @@ import (
 	"sync"
 
 	"evenkeel/allocator/rightsizing"
+	"evenkeel/cluster/scheduler/reservation"
 	"evenkeel/forecast"
 	"evenkeel/sim/baseline"
 	"evenkeel/sim/flex"
@@ -25,6 +27,8 @@ const policyHelp = `Policies, as NAME, and where a forecast is made NAME:FORECAS
                 penalty is 1.01 (flexf:1: so much). flex: both
   ha            Ha et al. 2016: by what hosts estimate to be available, damping factor 0.125, up to 0.9 of a host (ha:0.2:0.8: other ones)
   fcfs, easy    batch scheduling: hosts of one's own, first come, first served, or with backfilling. Run times are known exactly
+  morpheus      Jyothi et al. 2016: periodic jobs have slots on hosts in an agenda, by what their past runs used, missed with a chance of 0.1 (morpheus:0.05:
+                so much); all else gets what that leaves over the time that applications live; what does not fit waits aside
   optimistic    what will be used is allocated, whether or not there is so much; what finds no memory left fails
   pessimistic   the same, but what is stopped is decided before (Pace et al. 2018, Algorithm 1). pace: both
   pessimistic-hard  the same, and memory above the allocation ends a component also where its host has some left
@@ -44,7 +48,7 @@ Forecasts (of the use until the next tick)
   mixture       as in production
 K1 is the share of the request that is added to a forecast, K2 how many standard deviations (of evenkeel: how many times the distance from the
 mean to the quantile of 97.5%).
-What a policy cannot play is refused before anything runs: leastfit, oversub, flex and ha start no elastic components (--rigid); fcfs and easy
+What a policy cannot play is refused before anything runs: leastfit, oversub, flex, ha and morpheus start no elastic components (--rigid); fcfs and easy
 want what ends by itself, not VMs that are there all along; ha wants equal hosts, and nothing larger than what it may give of one.`
 
 // namedPolicies takes names that stand for several apart.
@@ -85,6 +89,15 @@ func policyOn(spec string, hosts []replay.Host) (replay.Policy, error) {
 			return nil, fmt.Errorf("policy %q has no settings", spec)
 		}
 		return &replay.WholeHosts{Backfill: part[0] == "easy"}, nil
+	case "morpheus":
+		v, err := settings(spec, 0.1)
+		if err == nil && v[0] >= 1 {
+			err = errors.New("a chance is below 1")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("policy %q: %w", spec, err)
+		}
+		return &replay.Morpheus{Label: spec, Miss: v[0], Options: reservation.DefaultOptions(), Extra: reservation.DefaultReprovisioning()}, nil
 	case "leastfit":
 		if len(part) > 1 {
 			return nil, fmt.Errorf("policy %q has no settings", spec)
@@ -146,7 +159,7 @@ func settings(spec string, otherwise ...float64) ([]float64, error) {
 // playsPace says why a policy cannot play pace's workload.
 func playsPace(spec string, p workload.Pace) error {
 	switch name := baseOf(spec); name {
-	case "leastfit", "oversub", "flexf", "flexl", "ha":
+	case "leastfit", "oversub", "flexf", "flexl", "ha", "morpheus":
 		if p.Elastic > 0 {
 			return fmt.Errorf("policy %s starts no elastic components: --rigid draws applications without, or leave it out", spec)
 		}

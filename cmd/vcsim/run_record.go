@@ -22,7 +22,7 @@ import (
 	"evenkeel/sim/workload"
 )
 
-var workloadKinds = []string{"pace", "lublin", "swf", "azure", "openb", "google", "bitbrains", "planetlab"}
+var workloadKinds = []string{"pace", "lublin", "swf", "azure", "openb", "google", "bitbrains", "planetlab", "recurring"}
 
 // workloadHelp is what --workload takes.
 const workloadHelp = `Workloads. An application is what is admitted as a whole, a virtual cluster; its components are VMs.
@@ -34,7 +34,9 @@ const workloadHelp = `Workloads. An application is what is admitted as a whole, 
   google      VM-days of Google's trace of 2011: use of CPU and memory; sizes are drawn
   bitbrains   VMs of Bitbrains: size and use of CPU and memory as measured
   planetlab   VM-days of PlanetLab: use of CPU; sizes and memory are drawn
-VMs of the last three are there from their first measurement to their last; --arrivals poisson lets VMs like them come and go, each from a random
+  recurring   days of VMs of google or bitbrains as runs of daily jobs with deadlines, five minutes played in one; learned from are the first two thirds
+              of the days, at least 8. Beside them VMs come one by one, as of --arrivals poisson. --periodic: so much of the load is of jobs
+VMs of google, bitbrains and planetlab are there from their first measurement to their last; --arrivals poisson lets VMs like them come and go, each from a random
 time of its record on. With --clock record all of them, copies too, use at each time what was used then: VMs that peaked together do. What lublin, swf, azure
 and openb use of what they ask for is drawn (of VMs as Cortez et al. 2017 state of Azure's; of jobs as for pace), all of it (--use full), or as in --use FILE.
 --load: of azure and openb so many are drawn from the record; gaps between jobs are stretched; of measured VMs there are fewer, or copies.`
@@ -50,6 +52,7 @@ type record struct {
 	series, did []trace.Series
 	log         trace.Log
 	requests    []trace.Request
+	recurring   workload.Recurring
 	notes       []string // of what was read
 }
 
@@ -58,11 +61,15 @@ func (r *record) jobs() bool { return r.kind == "lublin" || r.kind == "swf" }
 // measured says whether use is in the record.
 func (r *record) measured() bool { return slices.Contains(measuredKinds, r.kind) }
 
-var measuredKinds = []string{"google", "bitbrains", "planetlab"}
+var measuredKinds = []string{"google", "bitbrains", "planetlab", "recurring"}
 
 // identity is all that a workload depends on, the seed apart.
 func (r *record) identity() string {
-	return fmt.Sprintf("%s %+v %v %v %v %v", r.kind, r.cut, r.hosts, r.until, r.use, r.sums)
+	of := fmt.Sprintf("%s %+v %v %v %v %v", r.kind, r.cut, r.hosts, r.until, r.use, r.sums)
+	if r.kind == "recurring" {
+		of += fmt.Sprintf(" %+v", r.recurring)
+	}
+	return of
 }
 
 // recordOf reads what the flags name.
@@ -71,6 +78,12 @@ func recordOf(c *cli.Context, kind string, memory float64) (*record, error) {
 	r := &record{kind: kind, until: c.Float64("until") * day, use: c.StringSlice("use"), cut: workload.Cut{From: c.Float64("from") * day, Span: c.Float64("days") * day,
 		Load: c.Float64("load"), Apps: c.Int("apps"), Poisson: c.String("arrivals") == "poisson", Life: c.Duration("life").Seconds(),
 		ByClock: c.String("clock") == "record"}}
+	if r.recurring.Part = c.Float64("periodic"); kind == "recurring" {
+		r.cut.Poisson = true
+		if r.cut.Load == 0 {
+			r.cut.Load = 1
+		}
+	}
 	files := c.StringSlice("trace")
 	if err := r.checkFlags(c, files); err != nil {
 		return nil, err
@@ -101,6 +114,12 @@ func (r *record) checkFlags(c *cli.Context, files []string) error {
 		return fmt.Errorf("--arrivals and --life: %s has arrivals and lives", r.kind)
 	case r.cut.Life > 0 && !r.cut.Poisson:
 		return errors.New("--life: only Poisson arrivals have one")
+	case r.kind == "recurring" && (c.IsSet("arrivals") || c.IsSet("from") || c.IsSet("apps")):
+		return errors.New("--arrivals, --from, --apps: recurring has Poisson arrivals beside its jobs, learns from the first days, and has a load")
+	case r.kind != "recurring" && c.IsSet("periodic"):
+		return fmt.Errorf("--periodic: %s has no periodic jobs", r.kind)
+	case !(r.recurring.Part > 0 && r.recurring.Part < 1):
+		return errors.New("--periodic: must be above 0 and below 1")
 	case c.Bool("rigid"):
 		return fmt.Errorf("--rigid: %s has no elastic components", r.kind)
 	case c.IsSet("sampled"):
@@ -383,6 +402,8 @@ func (r *record) draw(seed uint64) (*playing, error) {
 		p.w, span, notes, err = workload.ParallelLog(r.log.Jobs, u, cut)
 	case "azure", "openb":
 		p.w, span, notes, err = workload.Requested(r.requests, u, cut)
+	case "recurring":
+		p.w, span, notes, err = workload.Recurrent(r.series, r.recurring, cut)
 	default:
 		p.w, span, notes, err = workload.Measured(r.series, cut)
 	}

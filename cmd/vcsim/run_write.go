@@ -139,6 +139,20 @@ var columns = []column{
 	{"thrash", func(r *replay.Result) float64 { return r.Thrash }, percent, begun},
 }
 
+// deadlineColumns are further ones where applications have deadlines.
+var deadlineColumns = []column{
+	{"missed", func(r *replay.Result) float64 { return part(r.Deadlines.Missed, r.Deadlines.Runs) }, percent, hasDeadlines},
+	{"others started", func(r *replay.Result) float64 { return float64(r.Deadlines.Others.Started) }, digits(0), hasDeadlines},
+	{"ended", func(r *replay.Result) float64 { return float64(r.Deadlines.Others.Ended) }, digits(0), hasDeadlines},
+	{"core-h", func(r *replay.Result) float64 { return r.Deadlines.Others.EndedHours }, digits(0), hasDeadlines},
+	{"wait", func(r *replay.Result) float64 { return r.Deadlines.Others.Wait.Mean }, span, hasDeadlines},
+	{"pressed", func(r *replay.Result) float64 { return float64(r.MemoryExceeded) }, digits(1), hasDeadlines},
+}
+
+func hasDeadlines(r *replay.Result) bool { return r.Deadlines != nil }
+
+func part(n, of int) float64 { return float64(n) / float64(max(1, of)) }
+
 // bytesText is a number of bytes in the unit that suits it.
 func bytesText(x float64) string {
 	for _, u := range []struct {
@@ -155,7 +169,10 @@ func bytesText(x float64) string {
 func outcomesTable(w io.Writer, all []outcome) error {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
-	head := table.Row{"policy"}
+	head, columns := table.Row{"policy"}, columns
+	if slices.ContainsFunc(all, func(o outcome) bool { return hasDeadlines(o.Result) }) {
+		columns = slices.Concat(columns, deadlineColumns)
+	}
 	for _, c := range columns {
 		head = append(head, c.name)
 	}

@@ -94,7 +94,7 @@ func historyOf(c *cli.Context) (v1.ClusterHistory, []replay.Host, error) {
 		switch baseOf(name) {
 		case "fcfs", "easy":
 			return fail("policy %s gives hosts to what ends by itself, and virtual clusters are there until they are deleted", name)
-		case "leastfit", "oversub", "flexf", "flexl", "ha":
+		case "leastfit", "oversub", "flexf", "flexl", "ha", "morpheus":
 			return fail("policy %s starts no elastic groups, and moves nothing: it plays no history", name)
 		}
 	}

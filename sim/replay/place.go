@@ -22,6 +22,12 @@ func (c *Cluster) Fit(app int32) []int32 {
 		p.cpu[h] = c.Hosts[h].CPU*tolerance - c.AllocatedCPU[h]
 		p.memory[h] = c.Hosts[h].Memory*tolerance - c.AllocatedMemory[h]
 	}
+	return c.fitIn(app)
+}
+
+// fitIn does so in what c.placing has as the free room of the hosts.
+func (c *Cluster) fitIn(app int32) []int32 {
+	p := &c.placing
 	p.hosts = p.hosts[:0]
 	for _, g := range c.Workload.Of(int(app)) {
 		if !g.Elastic && p.fit(&g, int(g.Count), int(app)) > 0 {

@@ -166,6 +166,9 @@ type Result struct {
 	// Thrash is work that was thrown away over all work that was done.
 	Thrash float64 `json:"thrash"`
 
+	Deadlines *Deadlines     `json:"deadlines,omitempty"` // nil: no application has one
+	Agenda    *AgendaOutcome `json:"agenda,omitempty"`    // of the policies that have one
+
 	Series []Point      `json:"series,omitempty"`
 	PerApp []AppOutcome `json:"perApplication,omitempty"`
 }
@@ -270,6 +273,10 @@ func (c *Cluster) result() *Result {
 	r.AllocatedCPU, r.AllocatedMemory = part(t.allocCPU, t.seconds), part(t.allocMemory, t.seconds)
 	r.MinYield, r.MeanYield = part(t.minYield, float64(t.yieldTicks)), part(t.meanYield, float64(t.yieldTicks))
 	r.Thrash = part(t.lost, t.lost+useful)
+	r.Deadlines = c.deadlines()
+	if p, ok := c.policy.(interface{ Agenda() *AgendaOutcome }); ok {
+		r.Agenda = p.Agenda()
+	}
 	return r
 }
 

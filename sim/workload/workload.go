@@ -14,6 +14,8 @@ type Workload struct {
 	Groups   []Group
 	Patterns []Pattern
 
+	Periodic []Periodic // jobs that some of the applications are runs of
+
 	// ByClock: components are in their patterns where the time is, so that those of one record do what they did together. Otherwise they are
 	// where their work is. Use.Offset is then the place of a component at the beginning of the workload.
 	ByClock bool
@@ -27,7 +29,28 @@ type App struct {
 	Source   int32   // where it comes from: a user, a job's template
 	First    int32   // its groups are Workload.Groups[First : First+Groups]
 	Groups   int32
+
+	Due float64 // seconds from the beginning: the deadline; 0: it has none
+	Job int32   // 1 + the index in Workload.Periodic of the job that it is a run of; 0: of none
 }
+
+// Periodic is a job that comes again, and what is known of its past.
+type Periodic struct {
+	Period float64 // seconds from one run to the next
+	Begin  float64 // seconds from the beginning of a period to the submission of its run
+	Window float64 // seconds from there to its deadline; at most a period
+	Of     int32   // jobs of equal Of have the same past
+	Past   []PastRun
+}
+
+// PastRun is what a run before the beginning used, as shares of the request, in steps of PastStep seconds from its start.
+type PastRun struct {
+	CPU    []float64 // mean over the step
+	Memory []float64 // most in the step
+}
+
+// PastStep is the step of PastRun, seconds.
+const PastStep = 300.0
 
 // Group is equal components of one application.
 type Group struct {
@@ -117,6 +140,9 @@ func (w *Workload) Validate() error {
 		last = a.Arrival
 		if !(a.Work > 0 && a.Work < 1e12) {
 			return fmt.Errorf("application %d: %v s of work", i, a.Work)
+		}
+		if a.Job < 0 || int(a.Job) > len(w.Periodic) || !(a.Due == 0 || a.Due > a.Arrival && a.Due < 1e12) {
+			return fmt.Errorf("application %d: a run of job %d of %d, due at %v s", i, a.Job, len(w.Periodic), a.Due)
 		}
 		if a.First < 0 || a.Groups < 1 || int(a.First)+int(a.Groups) > len(w.Groups) {
 			return fmt.Errorf("application %d: groups %d to %d of %d", i, a.First, a.First+a.Groups, len(w.Groups))
