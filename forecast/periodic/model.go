@@ -64,6 +64,7 @@ func Learn(runs [][]float64, o Options) (Model, error) {
 	}
 	rank := min(n, int(math.Ceil(float64(n+1)*(1-o.Miss)-1e-9)))
 	best, cost := Model{}, math.Inf(1)
+	covered := false // by a factor, under some alpha
 	for _, alpha := range alphas {
 		m := Model{Alpha: alpha, Runs: n, debts: o.Debts}
 		if err := m.score(runs, o); err != nil {
@@ -77,9 +78,10 @@ func Learn(runs [][]float64, o Options) (Model, error) {
 		for within > 0 && math.IsInf(m.scores[within-1], 1) { // a run that no factor covers
 			within--
 		}
-		if within == 0 {
-			return Model{}, errors.New("each run needs something in steps in which no other does")
+		if within == 0 { // a larger skyline may cover some
+			continue
 		}
+		covered = true
 		m.Factor, m.Miss = m.scores[within-1], 1-float64(within)/float64(n+1)
 		sum := 0.0
 		for _, v := range fitted.Skyline {
@@ -93,7 +95,10 @@ func Learn(runs [][]float64, o Options) (Model, error) {
 			best, cost = m, sum
 		}
 	}
-	if math.IsInf(cost, 1) {
+	switch {
+	case !covered:
+		return Model{}, errors.New("each run needs something in steps in which no other does")
+	case math.IsInf(cost, 1):
 		return Model{}, errors.New("no run needs anything")
 	}
 	return best, nil

@@ -122,6 +122,23 @@ func TestLearnRefuses(t *testing.T) {
 	if err != nil || math.Abs(m.Miss-1.0/9) > 1e-9 || m.Factor != 1 || m.Skyline[0] != 1 || m.Skyline[1] != 2 {
 		t.Errorf("eight equal runs: %+v, %v; they promise a chance of 1 in 9", m, err)
 	}
+	// Weights that buy too little in steps that few runs need cover none; those that buy more do.
+	few := make([][]float64, 9)
+	for i := range few {
+		few[i] = make([]float64, 3)
+		few[i][i%3] = 1
+	}
+	if m, err := Learn(few, Options{Miss: 0.2}); err != nil || m.Score(few[0]) > 1 {
+		t.Errorf("steps that a third of the runs need: %+v, %v", m, err)
+	}
+	alone := make([][]float64, 8)
+	for i := range alone {
+		alone[i] = make([]float64, 8)
+		alone[i][i] = 1
+	}
+	if _, err := Learn(alone, Options{Miss: 0.2}); err == nil {
+		t.Error("runs of which each needs another step are taken")
+	}
 	// A run that goes on where no other does cannot be covered, and the promise says so.
 	long := append(append([][]float64{}, eight...), []float64{1, 2, 5})
 	if m, err := Learn(long, Options{Miss: 0.01, Debts: true}); err != nil || m.Miss < 0.2-1e-9 {
