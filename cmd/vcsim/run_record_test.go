@@ -62,7 +62,13 @@ func records(t *testing.T) map[string][]string {
 		file(fmt.Sprintf("google/vm_%d_1", vm), lines(288, func(i int) string { return fmt.Sprintf("%d.5 %d.25", 10+(i+vm)%60, 20+vm) }))
 		file(fmt.Sprintf("planetlab/20110303/node_%d", vm), lines(288, func(i int) string { return fmt.Sprint((i*7 + vm) % 100) }))
 	}
+	for vm := range 3 {
+		for day := 1; day <= 10; day++ {
+			file(fmt.Sprintf("recurring/vm_%d_%d", vm, day), lines(288, func(i int) string { return fmt.Sprintf("%d.5 %d.25", 10+(i/12+vm)%24+(day*7+vm)%5, 20+vm+day) }))
+		}
+	}
 	return map[string][]string{
+		"recurring": {"--trace", filepath.Join(dir, "recurring"), "--hosts", "2", "--cores", "8", "--memory", "64GiB", "--days", "1", "--load", "1.5"},
 		"lublin":    {"--apps", "20", "--hosts", "16", "--cores", "4", "--memory", "16GiB", "--load", "0.9"},
 		"swf":       {"--trace", swf, "--cores", "4", "--memory", "8GiB"},
 		"azure":     {"--trace", arrivals, flavours, lifetimes, bins, "--hosts", "2", "--cores", "8", "--memory", "16GiB"},
@@ -75,7 +81,7 @@ func records(t *testing.T) map[string][]string {
 
 // Every kind of workload is played under every policy that can, and the same again is the same.
 func TestRunWorkloads(t *testing.T) {
-	all := "reservation,leastfit,oversub,flex,ha:0.125:1,fcfs,easy,optimistic:persist,pessimistic:last,evenkeel:persist,declared"
+	all := "reservation,leastfit,oversub,flex,ha:0.125:1,morpheus,fcfs,easy,optimistic:persist,pessimistic:last,evenkeel:persist,declared"
 	for kind, args := range records(t) {
 		t.Run(kind, func(t *testing.T) {
 			policies := all
@@ -169,6 +175,12 @@ func TestRunRefuses(t *testing.T) {
 		{[]string{"--seed", "1,1"}, "each once"},
 		{[]string{"-p", "oversub:0"}, "no number above 0"},
 		{[]string{"-p", "fcfs:1"}, "no settings"},
+		{[]string{"-p", "morpheus"}, "elastic components"},
+		{append([]string{"-w", "recurring", "-p", "morpheus:1"}, r["recurring"]...), "below 1"},
+		{append([]string{"-w", "recurring", "--from", "1"}, r["recurring"]...), "first days"},
+		{append([]string{"-w", "recurring", "--periodic", "1"}, r["recurring"]...), "below 1"},
+		{[]string{"-w", "recurring", "--trace", r["google"][1]}, "learned from"},
+		{append([]string{"-w", "azure", "--periodic", "0.2"}, r["azure"]...), "no periodic jobs"},
 		{[]string{"-p", "ha:0.1:2"}, "no more than all"},
 	} {
 		out, _, err := vcsimRun(append(c.args, "--keep", filepath.Join(t.TempDir(), "none"))...)
@@ -275,6 +287,7 @@ func TestRunGolden(t *testing.T) {
 		"pace":      {"--hosts", "1", "--days", "0.05", "--apps", "12", "--policy", "reservation,pessimistic:persist,fcfs,easy"},
 		"swf":       append([]string{"-w", "swf", "--policy", "reservation,leastfit,oversub,flex,ha:0.125:1,fcfs,easy,pace"}, r["swf"]...),
 		"bitbrains": append([]string{"-w", "bitbrains", "--policy", "reservation,flexf,pessimistic:persist"}, r["bitbrains"]...),
+		"recurring": append([]string{"-w", "recurring", "--policy", "reservation,leastfit,flexf,easy,morpheus"}, r["recurring"]...),
 	} {
 		out, output, err := vcsimRun(args...)
 		if err != nil {

@@ -11,8 +11,8 @@ import (
 	"evenkeel/sim/workload"
 )
 
-// Morpheus reserves for periodic jobs what their past runs used (Jyothi et al. 2016). From the past of each job it learns a skyline of CPU and one of memory,
-// and its agenda has a slot and a host for each job of which it accepts the reservation. A run starts in its slot on that host, whatever waits. It gets what
+// Morpheus reserves for periodic jobs what their past runs used (Jyothi et al. 2016). From the past of each job it learns a skyline of CPU and one of memory;
+// where it cannot, the request counts. Its agenda has a slot and a host for each job of which it accepts the reservation. A run starts in its slot on that host, whatever waits. It gets what
 // is reserved, and once a tick more, if it needs more and the agenda has room.
 //
 // All else, runs without a reservation among it, starts in order of arrival where its request fits beside all that is reserved on the host over the time
@@ -57,15 +57,15 @@ type reservedRun struct {
 
 // AgendaOutcome is what an agenda came to.
 type AgendaOutcome struct {
-	Jobs      int     `json:"jobs"`       // periodic jobs
-	Unlearned int     `json:"unlearned"`  // of them, no model could be learned
-	Refused   int     `json:"refused"`    // or no slot was found
-	Peak      float64 `json:"peak"`       // most that is reserved in a step, of the resource of which more is
-	Cores     float64 `json:"coreHours"`  // reserved for all runs of a day
-	Asked     float64 `json:"askedHours"` // core-hours that the same runs ask for
-	Granted   int     `json:"granted"`    // ticks of runs that got more than was reserved
-	Denied    int     `json:"denied"`     // or that needed more and did not get all of it
-	Crowded   int     `json:"crowded"`    // host-ticks in which reservations left less than the others had asked for
+	Jobs     int     `json:"jobs"`       // periodic jobs
+	Declared int     `json:"declared"`   // of them no model could be learned: their requests are reserved
+	Refused  int     `json:"refused"`    // no slot was found
+	Peak     float64 `json:"peak"`       // most that is reserved in a step, of the resource of which more is
+	Cores    float64 `json:"coreHours"`  // reserved for all runs of a day
+	Asked    float64 `json:"askedHours"` // core-hours that the same runs ask for
+	Granted  int     `json:"granted"`    // ticks of runs that got more than was reserved
+	Denied   int     `json:"denied"`     // or that needed more and did not get all of it
+	Crowded  int     `json:"crowded"`    // host-ticks in which reservations left less than the others had asked for
 }
 
 // Name implements Policy.
@@ -134,9 +134,16 @@ func (p *Morpheus) reserve(c *Cluster) {
 			models[j.Of] = m
 		}
 		g := asks[i]
-		if m.cpu == nil || g == nil || g.Count != 1 {
-			p.report.Unlearned++
+		if g == nil || g.Count != 1 || len(j.Past) == 0 {
+			p.report.Refused++
 			continue
+		}
+		if m.cpu == nil { // what was declared, as long as the longest run took
+			p.report.Declared++
+			for _, r := range j.Past {
+				m.cpu = slices.Repeat([]float64{1}, max(len(m.cpu), len(r.CPU)))
+			}
+			m.memory = m.cpu
 		}
 		r := reservation.Request{Name: fmt.Sprint("job", i), Period: int(math.Round(j.Period / workload.PastStep)),
 			Phase: int(j.Begin/workload.PastStep) % p.steps, Due: int(j.Window / workload.PastStep)}
