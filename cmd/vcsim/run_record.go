@@ -108,8 +108,8 @@ func (r *record) checkFlags(c *cli.Context, files []string) error {
 		return fmt.Errorf("--arrivals %s: must be recorded or poisson", arrivals)
 	case c.String("clock") != "own" && c.String("clock") != "record":
 		return fmt.Errorf("--clock %s: must be own or record", c.String("clock"))
-	case r.cut.ByClock && !r.measured():
-		return fmt.Errorf("--clock record: what is used at which time is only known of %s", strings.Join(measuredKinds, ", "))
+	case r.cut.ByClock && (!r.measured() || r.kind == "recurring"):
+		return errors.New("--clock record: google, bitbrains and planetlab are played by the clock of their records, and no others")
 	case (r.cut.Poisson || r.cut.Life > 0) && !r.measured():
 		return fmt.Errorf("--arrivals and --life: %s has arrivals and lives", r.kind)
 	case r.cut.Life > 0 && !r.cut.Poisson:

@@ -161,7 +161,7 @@ func TestRunRefuses(t *testing.T) {
 		{[]string{"-w", "swf", "--trace", "nowhere"}, "no such file"},
 		{append([]string{"-w", "bitbrains", "--use", "full"}, r["bitbrains"]...), "use of its own"},
 		{append([]string{"-w", "azure", "--arrivals", "poisson"}, r["azure"]...), "has arrivals"},
-		{append([]string{"-w", "azure", "--clock", "record"}, r["azure"]...), "only known of"},
+		{append([]string{"-w", "azure", "--clock", "record"}, r["azure"]...), "by the clock of their records"},
 		{append([]string{"-w", "google", "--clock", "wall"}, r["google"]...), "must be own or record"},
 		{[]string{"--clock", "record"}, "pace draws all"},
 		{append([]string{"-w", "azure", "--use", "drawn,full"}, r["azure"]...), "stands alone"},
