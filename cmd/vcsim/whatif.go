@@ -18,6 +18,8 @@ import (
 	"evenkeel/api/v1"
 	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
+	"evenkeel/forecast"
+	"evenkeel/sim/baseline"
 	"evenkeel/sim/replay"
 )
 
@@ -171,7 +173,7 @@ func settingsNamed(name string, step float64, floors []float64) (replay.Policy, 
 			case "use":
 				p.OnUse = true
 			case "interim":
-				foresight.Interim = true
+				foresight.Interim = func() forecast.Model { return baseline.NewLast() }
 			default:
 				return nil, fmt.Errorf("policy %q: there is no variant %q, only use and interim", name, v)
 			}

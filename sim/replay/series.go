@@ -1,9 +1,6 @@
 package replay
 
-import (
-	"evenkeel/forecast"
-	"evenkeel/sim/baseline"
-)
+import "evenkeel/forecast"
 
 // Series forecast as production does: by the mixture, within the bounds of what was asked for, and only where it has shown that it can be trusted.
 type Series struct {
@@ -12,11 +9,11 @@ type Series struct {
 	// Untrusted: forecasts count also where they are not trusted.
 	Untrusted bool
 
-	// Interim: where a forecast is not trusted the latest value counts, with the errors that it made.
-	Interim bool
+	// Interim makes the model of a resource that counts where its forecast is not trusted; nil: none does.
+	Interim func() forecast.Model
 
 	series []two    // [slot]
-	last   []lasts  // [slot], with Interim
+	until  []models // [slot]: with Interim
 	of     []uint32 // [slot]: component that they are of
 	w      *forecast.Workspace
 	phase  int
@@ -25,8 +22,8 @@ type Series struct {
 }
 
 type (
-	two   [2]*forecast.Series
-	lasts [2]*baseline.Last
+	two    [2]*forecast.Series
+	models [2]forecast.Model
 )
 
 // Name implements Foresight.
@@ -34,7 +31,7 @@ func (f *Series) Name() string { return "mixture" }
 
 // Begin implements Foresight.
 func (f *Series) Begin(*Cluster) {
-	f.series, f.last, f.of, f.phase = nil, nil, nil, 0
+	f.series, f.until, f.of, f.phase = nil, nil, nil, 0
 	if f.w == nil {
 		f.w = forecast.NewWorkspace()
 	}
@@ -56,7 +53,7 @@ func (f *Series) Watch(c *Cluster) {
 			continue
 		}
 		for s >= len(f.series) {
-			f.series, f.last, f.of = append(f.series, two{}), append(f.last, lasts{}), append(f.of, 0)
+			f.series, f.until, f.of = append(f.series, two{}), append(f.until, models{}), append(f.of, 0)
 		}
 		if f.of[s] != c.Born[s] {
 			f.of[s] = c.Born[s]
@@ -64,16 +61,16 @@ func (f *Series) Watch(c *Cluster) {
 				f.series[s][r] = forecast.New(forecast.Options{Period: day, Phase: f.phase, Max: highest, Positive: true, Workspace: f.w})
 				f.phase++
 			}
-			if f.Interim {
-				f.last[s] = lasts{baseline.NewLast(), baseline.NewLast()}
+			if f.Interim != nil {
+				f.until[s] = models{f.Interim(), f.Interim()}
 			}
 		}
 		// Each step is observed once, and later than the one before: Observe has nothing to refuse.
 		_ = f.series[s][0].Observe(f.step, c.UsedCPU[s], c.Short[s])
 		_ = f.series[s][1].Observe(f.step, c.UsedMemory[s], false)
-		if f.Interim {
-			f.last[s][0].Observe(c.UsedCPU[s])
-			f.last[s][1].Observe(c.UsedMemory[s])
+		if f.Interim != nil {
+			f.until[s][0].Observe(c.UsedCPU[s])
+			f.until[s][1].Observe(c.UsedMemory[s])
 		}
 	}
 }
@@ -88,8 +85,8 @@ func (f *Series) Ahead(c *Cluster, s int32) (cpu, memory []forecast.Prediction) 
 		known := false
 		if trusted, _ := m.Trusted(); trusted || f.Untrusted {
 			known = m.Predict(f.out[r])
-		} else if f.Interim {
-			known = f.last[s][r].Predict(f.out[r])
+		} else if f.Interim != nil {
+			known = f.until[s][r].Predict(f.out[r])
 		}
 		if known {
 			out[r] = f.out[r]
