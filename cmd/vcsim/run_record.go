@@ -103,6 +103,30 @@ func recordOf(c *cli.Context, kind string, memory float64) (*record, error) {
 
 // checkFlags checks that the flags fit each other and the kind of the record.
 func (r *record) checkFlags(c *cli.Context, files []string) error {
+	if err := r.checkArrivals(c); err != nil {
+		return err
+	}
+	switch {
+	case c.Bool("rigid"):
+		return fmt.Errorf("--rigid: %s has no elastic components", r.kind)
+	case c.IsSet("sampled"):
+		return fmt.Errorf("--sampled: only pace draws how fast memory changes, not %s", r.kind)
+	case r.kind == "lublin" && len(files) > 0:
+		return errors.New("--trace: lublin is drawn")
+	case r.kind == "lublin" && (c.IsSet("days") || c.IsSet("from")):
+		return errors.New("--days, --from: lublin has so many --apps, and takes as long as they do")
+	case r.kind != "lublin" && len(files) == 0:
+		return fmt.Errorf("--trace FILE: which files hold the %s record?", r.kind)
+	case r.measured() && c.IsSet("use"):
+		return fmt.Errorf("--use: %s has use of its own", r.kind)
+	case len(r.use) == 0:
+		return errors.New("--use: drawn, full or files")
+	}
+	return nil
+}
+
+// checkArrivals checks when applications come, and by which clock they use what they do.
+func (r *record) checkArrivals(c *cli.Context) error {
 	switch arrivals := c.String("arrivals"); {
 	case arrivals != "recorded" && arrivals != "poisson":
 		return fmt.Errorf("--arrivals %s: must be recorded or poisson", arrivals)
@@ -120,20 +144,6 @@ func (r *record) checkFlags(c *cli.Context, files []string) error {
 		return fmt.Errorf("--periodic: %s has no periodic jobs", r.kind)
 	case !(r.recurring.Part > 0 && r.recurring.Part < 1):
 		return errors.New("--periodic: must be above 0 and below 1")
-	case c.Bool("rigid"):
-		return fmt.Errorf("--rigid: %s has no elastic components", r.kind)
-	case c.IsSet("sampled"):
-		return fmt.Errorf("--sampled: only pace draws how fast memory changes, not %s", r.kind)
-	case r.kind == "lublin" && len(files) > 0:
-		return errors.New("--trace: lublin is drawn")
-	case r.kind == "lublin" && (c.IsSet("days") || c.IsSet("from")):
-		return errors.New("--days, --from: lublin has so many --apps, and takes as long as they do")
-	case r.kind != "lublin" && len(files) == 0:
-		return fmt.Errorf("--trace FILE: which files hold the %s record?", r.kind)
-	case r.measured() && c.IsSet("use"):
-		return fmt.Errorf("--use: %s has use of its own", r.kind)
-	case len(r.use) == 0:
-		return errors.New("--use: drawn, full or files")
 	}
 	return nil
 }

@@ -40,6 +40,16 @@ type measuredVM struct {
 	step        float64
 }
 
+// place is where the VM is in its record when the play begins, or when it comes.
+func (v *measuredVM) place(c Cut) float32 {
+	steps := (c.From - v.begin) / v.step
+	if !c.ByClock {
+		return float32(max(0, steps))
+	}
+	length := float64(v.last - v.first + 1)
+	return float32(math.Mod(math.Mod(steps, length)+length, length))
+}
+
 func (v *measuredVM) life() float64 { return float64(v.last-v.first+1) * v.step }
 
 // measuredVMs pairs the series of each VM. together: all begin at once, whatever their days.
@@ -188,11 +198,7 @@ func Measured(series []trace.Series, c Cut) (*Workload, float64, []string, error
 		} else {
 			sizes++
 		}
-		place := float32(max(0, c.From-v.begin) / v.step)
-		if c.ByClock {
-			length := float64(v.last - v.first + 1)
-			place = float32(math.Mod(math.Mod((c.From-v.begin)/v.step, length)+length, length))
-		}
+		place := v.place(c)
 		n := int32(len(patterns))
 		patterns = append(patterns, shape(v.cpu, v.first, v.last, whole(v.cpu)))
 		a.cpuUse = Use{Pattern: n, Offset: place, Step: float32(v.step)}
