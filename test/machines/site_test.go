@@ -118,6 +118,23 @@ func do(t *testing.T, m *Machine, format string, args ...any) string {
 	return out
 }
 
+// await polls a command until its output is as wanted. It fails when the output stays the same for too long.
+func await(t *testing.T, m *Machine, what, command string, wanted func(out string) bool) string {
+	t.Helper()
+	out := ""
+	err := m.Until(t.Context(), commandStall, what, func() string { return out }, func() bool {
+		var err error
+		if out, err = m.Run(t.Context(), command); err != nil {
+			out = err.Error()
+		}
+		return err == nil && wanted(out)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 // tally counts checks, so that none is left out in silence.
 var tally struct {
 	sync.Mutex
@@ -147,6 +164,25 @@ func check(t *testing.T, name string, f func(t *testing.T)) bool {
 		tally.failed++
 	}
 	return ok
+}
+
+// left says that a check could not be made, and why.
+func left(t *testing.T, what string) {
+	t.Helper()
+	t.Logf("not checked: %s", what)
+	tally.Lock()
+	defer tally.Unlock()
+	tally.skipped = append(tally.skipped, t.Name()+"/"+what)
+}
+
+// count enters the verdicts of a test binary's verbose output.
+func count(output string) {
+	passed, failed, skipped := verdicts(output)
+	tally.Lock()
+	defer tally.Unlock()
+	tally.passed += passed
+	tally.failed += failed
+	tally.skipped = append(tally.skipped, skipped...)
 }
 
 // verdicts reads verbose output of go test. Tests with subtests count as one more.

@@ -1,0 +1,67 @@
+package machines
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// inside runs tests of package inside in a machine, and returns what they printed, and which share of the time the machine
+// could run.
+func inside(t *testing.T, run string) (output string, share float64) {
+	t.Helper()
+	m, s := machine(t)
+	if err := m.Copy(t.Context(), s.tests, "/srv/inside.test", "755"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	before, err := waited(m.pid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := m.Show(t.Context(), os.Stdout, "cd /srv && EVENKEEL_MACHINES=inside ./inside.test -test.v -test.timeout 60m -test.run '^"+run+"$'")
+	count(out)
+	if err != nil {
+		t.Errorf("%s in the machine: %.400s", run, err)
+	}
+	after, err := waited(m.pid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	passed := time.Since(began)
+	return out, float64(ownTime(passed, before, after)) / float64(passed)
+}
+
+func TestConformance(t *testing.T) { inside(t, "TestConformance") }
+
+// What caps may be off by, in cores: on average over all caps, and any one. A busier machine lacks CPU of its own, and shows
+// nothing of caps.
+const (
+	meanError, maxError = 0.02, 0.05
+	calm                = 0.95 // share of the time in which the machine must have been able to run
+)
+
+func TestCaps(t *testing.T) {
+	out, share := inside(t, "TestCaps")
+	var mean, highest float64
+	for line := range strings.Lines(out) {
+		if rest, ok := strings.CutPrefix(line, "CAPS "); ok {
+			report("%s", strings.TrimSpace(rest))
+			_, _ = fmt.Sscanf(rest, "mean error %f cores, maximal %f", &mean, &highest) // one line has them
+		}
+	}
+	if highest == 0 {
+		t.Fatal("no table of caps")
+	}
+	if share < calm {
+		left(t, fmt.Sprintf("Errors: other work on this computer kept the machine waiting for %.0f%% of the time", 100*(1-share)))
+		return
+	}
+	check(t, "Errors", func(t *testing.T) {
+		if mean > meanError || highest > maxError {
+			t.Errorf("errors of caps: mean %.4f, maximal %.4f cores; want at most %.2f and %.2f", mean, highest, meanError, maxError)
+		}
+	})
+}

@@ -1,0 +1,215 @@
+package machines
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// config is what an operator adds to the shipped vcd.yaml on this host.
+const config = `advertise: 10.0.2.15:7480
+watchdog: {device: /dev/watchdog, timeout: 15s}
+`
+
+// cluster is a machine in which Evenkeel's packages are installed as the docs say, with a cluster of this one host and the test
+// guest in the catalogue.
+func cluster(t *testing.T) *Machine {
+	t.Helper()
+	m, s := machine(t)
+	debs, err := filepath.Glob(filepath.Join(s.root, "build", "packages", "*.deb"))
+	if err != nil || len(debs) != 2 {
+		t.Fatalf("packages: %q, %v: run make packages", debs, err)
+	}
+	for _, deb := range debs {
+		if err := m.Copy(t.Context(), deb, "/srv/packages/"+filepath.Base(deb), "644"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	do(t, m, "apt-get install -q -y /srv/packages/*.deb")
+	report("%s: packages installed in %s", t.Name(), time.Since(began).Round(time.Second))
+	do(t, m, "cat >>/etc/evenkeel/vcd.yaml <<'END'\n%sEND", config)
+	do(t, m, "systemctl enable --now vcd && vcctl cluster init")
+	do(t, m, "vcctl image add tiny-initrd --kind initrd --file /srv/guest/initrd.img")
+	do(t, m, "vcctl image add tiny --kind kernel --file /srv/guest/vmlinuz --initrd tiny-initrd --cmdline 'console=ttyS0 quiet panic=-1 ek.burn=1'")
+	return m
+}
+
+// create runs a virtual cluster of busy guests and waits until they run.
+func create(t *testing.T, m *Machine, name string, count int, more string) {
+	t.Helper()
+	file := fmt.Sprintf("name: %s\nminYield: 0.3\n%sgroups:\n  - {name: vm, count: %d, cpu: 1, memory: 128MiB, image: tiny}\n", name, more, count)
+	if err := m.Write(t.Context(), file, "/srv/"+name+".yaml"); err != nil {
+		t.Fatal(err)
+	}
+	do(t, m, "vcctl vc create -f /srv/%s.yaml --wait", name)
+}
+
+// guests are the processes of the machine's guests, with the times at which they began.
+func guests(t *testing.T, m *Machine) string {
+	t.Helper()
+	return do(t, m, "ps -o pid=,lstart= -C qemu-system-x86_64 || true")
+}
+
+// goOn checks that the same guests run as before and use CPU.
+func goOn(t *testing.T, m *Machine, before string) {
+	t.Helper()
+	if after := guests(t, m); after != before || before == "" {
+		t.Fatalf("guests were\n%s\nand are\n%s", before, after)
+	}
+	first := do(t, m, "cat /sys/fs/cgroup/machine.slice/cpu.stat | sed -n 's/usage_usec //p'")
+	await(t, m, "the guests use CPU", "cat /sys/fs/cgroup/machine.slice/cpu.stat | sed -n 's/usage_usec //p'", func(out string) bool { return out > first || len(out) > len(first) })
+}
+
+// ready waits until the cluster says that its host and so many VMs are well.
+func ready(t *testing.T, m *Machine, vms int) {
+	t.Helper()
+	await(t, m, "vcd serves, and VMs run", "vcctl host list -o json | grep -c '\"state\": *\"ready\"' && vcctl vm list -o json | grep -c '\"state\": *\"running\"'", func(out string) bool {
+		return out == fmt.Sprintf("1\n%d", vms)
+	})
+}
+
+// TestVcd has one machine for both, because packages take a minute to install under emulation.
+func TestVcd(t *testing.T) {
+	m := cluster(t)
+	t.Run("Unit", func(t *testing.T) { unit(t, m) })
+	t.Run("Watchdog", func(t *testing.T) { watchdog(t, m) })
+}
+
+// unit goes through the life of vcd under its shipped unit: guests go on through all of it.
+func unit(t *testing.T, m *Machine) {
+	create(t, m, "web", 2, "")
+	ready(t, m, 2)
+	before := guests(t, m)
+	check(t, "KVMDomains", func(t *testing.T) {
+		if got := do(t, m, "for d in $(virsh -q list --name); do virsh dumpxml $d | grep -o \"<domain type='kvm'\"; done | wc -l"); got != "2" {
+			t.Errorf("%s domains of type kvm, want 2", got)
+		}
+	})
+	check(t, "CapsInTheKernel", func(t *testing.T) {
+		// 1.75 cores may be used, and the two need one each.
+		await(t, m, "each vCPU has its quota", "cat /sys/fs/cgroup/machine.slice/*.scope/libvirt/vcpu0/cpu.max", func(out string) bool {
+			return out == "87500 100000\n87500 100000"
+		})
+	})
+	check(t, "AppArmorConfinesGuests", func(t *testing.T) {
+		if got := do(t, m, "for p in $(pgrep qemu-system); do cat /proc/$p/attr/current; done | grep -c 'libvirt-.* (enforce)'"); got != "2" {
+			t.Errorf("%s guests are confined by AppArmor, want 2", got)
+		}
+	})
+	pid := func(t *testing.T) string { return do(t, m, "systemctl show --property MainPID --value vcd") }
+	for _, step := range []struct{ name, command string }{
+		{"Restart", "systemctl restart vcd"},
+		{"Kill", "kill -9 $(systemctl show --property MainPID --value vcd)"},
+		{"Upgrade", "apt-get install -q -y --reinstall /srv/packages/evenkeel-vcd_*.deb"},
+		{"LibvirtRestart", "systemctl restart libvirtd; systemctl restart vcd"},
+	} {
+		check(t, step.name, func(t *testing.T) {
+			old := pid(t)
+			began := time.Now()
+			do(t, m, "%s", step.command)
+			await(t, m, "another vcd serves", "systemctl is-active vcd >/dev/null && systemctl show --property MainPID --value vcd", func(now string) bool { return now != old && now != "0" })
+			ready(t, m, 2)
+			report("%s: %s: ready again after %.0f s", t.Name(), step.command, time.Since(began).Seconds())
+			goOn(t, m, before)
+		})
+	}
+	check(t, "Stop", func(t *testing.T) {
+		do(t, m, "systemctl stop vcd")
+		if state := do(t, m, "systemctl is-active vcd || true"); state != "inactive" {
+			t.Fatalf("vcd is %s after the stop", state)
+		}
+		goOn(t, m, before)
+		do(t, m, "systemctl start vcd")
+		ready(t, m, 2)
+		goOn(t, m, before)
+	})
+	check(t, "Scopes", func(t *testing.T) {
+		if got := do(t, m, "cat /proc/$(pgrep -o qemu-system)/cgroup"); !strings.HasPrefix(got, `0::/machine.slice/machine-qemu\x2d`) {
+			t.Errorf("a guest is in %s, outside of machined's slice", got)
+		}
+	})
+	check(t, "Delete", func(t *testing.T) {
+		do(t, m, "vcctl vc delete web --wait")
+		if left := guests(t, m); left != "" {
+			t.Errorf("left after the deletion: %s", left)
+		}
+	})
+}
+
+// watchdog stops vcd while restartable VMs run: the device resets the machine.
+func watchdog(t *testing.T, m *Machine) {
+	armed := func(t *testing.T) float64 {
+		var host struct {
+			Watchdog float64 `json:"watchdog"`
+		}
+		text := do(t, m, "vcctl host get machine -o json")
+		if err := json.Unmarshal([]byte(text), &host); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		return host.Watchdog
+	}
+	check(t, "NotArmedBefore", func(t *testing.T) {
+		if got := armed(t); got != 0 {
+			t.Errorf("armed with %v s without a restartable VM", got)
+		}
+	})
+	create(t, m, "db", 1, "onHostLoss: restart\n")
+	check(t, "Armed", func(t *testing.T) {
+		if got := armed(t); got < 14 || got > 16 {
+			t.Errorf("the watchdog bites after %v s, want 15", got)
+		}
+		if got := do(t, m, "cat /sys/class/watchdog/watchdog0/state"); got != "active" {
+			t.Errorf("the kernel says %q of the device", got)
+		}
+	})
+	check(t, "RestartWithinTheTimeOut", func(t *testing.T) {
+		do(t, m, "systemctl restart vcd")
+		ready(t, m, 1)
+		if n := len(m.Events("WATCHDOG")); n > 0 {
+			t.Fatal("the watchdog bit while vcd was restarted")
+		}
+		if got := armed(t); got < 14 {
+			t.Errorf("after the restart it is armed with %v s", got)
+		}
+	})
+	boot := do(t, m, "cat /proc/sys/kernel/random/boot_id")
+	bitten := check(t, "Bites", func(t *testing.T) {
+		do(t, m, "kill -STOP $(systemctl show --property MainPID --value vcd)")
+		stopped := time.Now()
+		err := m.Until(t.Context(), 2*time.Minute, "the watchdog bites", func() string { return "" }, func() bool { return len(m.Events("WATCHDOG")) > 0 && len(m.Events("RESET")) > 0 })
+		if err != nil {
+			t.Fatal(err)
+		}
+		after := m.Events("WATCHDOG")[0].At.Sub(stopped)
+		report("SIGSTOP of vcd with restartable VMs: the watchdog resets the machine after %.1f s", after.Seconds())
+		if after > 16*time.Second {
+			t.Errorf("it bit after %s, with a time-out of 15 s", after)
+		}
+	})
+	if !bitten {
+		return
+	}
+	check(t, "BootsAgain", func(t *testing.T) {
+		m.hangUp()
+		if err := m.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if again := do(t, m, "cat /proc/sys/kernel/random/boot_id"); again == boot {
+			t.Error("the same boot as before")
+		}
+		ready(t, m, 1)
+		var list struct {
+			Items []struct {
+				Generation uint64 `json:"generation"`
+			} `json:"items"`
+		}
+		if err := json.Unmarshal([]byte(do(t, m, "vcctl vm list -o json")), &list); err != nil || len(list.Items) != 1 || list.Items[0].Generation != 2 {
+			t.Errorf("VMs after the reset: %+v, %v; want one, of generation 2", list.Items, err)
+		}
+		report("the machine is up and the VM runs again %.0f s after the reset", time.Since(m.Events("RESET")[0].At).Seconds())
+	})
+}
