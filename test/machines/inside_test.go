@@ -26,6 +26,9 @@ func inside(t *testing.T, run string) (output string, share float64) {
 	if err != nil {
 		t.Errorf("%s in the machine: %.400s", run, err)
 	}
+	if n := len(m.Events("RESET")); n > 0 {
+		t.Errorf("the machine was reset %d times meanwhile: its kernel or its emulation failed", n)
+	}
 	after, err := waited(m.pid())
 	if err != nil {
 		t.Fatal(err)
