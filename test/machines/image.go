@@ -3,7 +3,6 @@ package machines
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -78,19 +77,4 @@ func overlay(ctx context.Context, base, path string) error {
 		return fmt.Errorf("make a disk on top of %s: %w: %s", base, err, out)
 	}
 	return nil
-}
-
-// Repository is the directory, at or above the present one, that has go.mod in it.
-func Repository() (string, error) {
-	dir, err := os.Getwd()
-	for err == nil {
-		if _, missing := os.Stat(filepath.Join(dir, "go.mod")); missing == nil {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			err = errors.New("not inside the repository")
-		}
-		dir = filepath.Dir(dir)
-	}
-	return "", err
 }

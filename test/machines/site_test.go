@@ -25,7 +25,7 @@ type site struct {
 }
 
 var theSite = sync.OnceValues(func() (*site, error) {
-	root, err := Repository()
+	root, err := filepath.Abs("../..")
 	if err != nil {
 		return nil, err
 	}
