@@ -184,20 +184,14 @@ func (f *firstCome) schedule(c *Cluster) {
 		return
 	}
 	c.FillElastic()
-	for app := c.FirstWaiting(); app >= 0; {
-		next := c.NextWaiting(app)
-		hosts := c.Fit(app)
-		switch {
-		case hosts != nil:
+	for app, next := c.FirstWaiting(), int32(0); app >= 0; app = next {
+		next = c.NextWaiting(app)
+		if hosts := c.Fit(app); hosts != nil {
 			c.Start(app, hosts)
 			c.FillElastic()
-			if !f.passing {
-				next = c.FirstWaiting()
-			}
-		case !f.passing:
-			next = -1
+		} else if !f.passing {
+			break
 		}
-		app = next
 	}
 	f.known, f.freed, f.stuck, f.waiting = true, c.Freed, c.FirstWaiting(), c.Waiting()
 }
