@@ -34,9 +34,11 @@ type Component struct {
 	// is forecast, and the need is the request.
 	Need  Amount
 	Floor float64 // memory it never has less of
-	// Required is the memory, besides what it has, for which others are evicted; the rest of the need is optional. 0: all of it.
+	// Required is the memory, besides what it has, that it is given before any optional memory; the rest of the need is optional. 0: all of it.
 	Required float64
-	Charged  float64 // memory its host still counts for it, where that is more than Present.Memory
+	// InUse is the memory for which others are evicted. 0: what is required.
+	InUse   float64
+	Charged float64 // memory its host still counts for it, where that is more than Present.Memory
 }
 
 // Problem is the cluster as it is. Applications come in the order of the scheduler: see Before.
@@ -80,6 +82,9 @@ type Options struct {
 	// No component grows into it. Only elastic components are evicted for it, and only for the largest deficit of one component:
 	// where a quarter of all deficits is not free, other components just do not grow.
 	Reserve bool
+	// CoreFirst: the core components of all applications are served before any elastic one, so that an application is evicted whole only
+	// where no elastic component is left. Otherwise application by application, as in the paper.
+	CoreFirst bool
 	// LargestOnly: the quarter of all deficits is not kept.
 	LargestOnly bool
 	// Late: memory that is taken, also from components that are evicted, is free only in a later look, once Present and Charged show it.

@@ -96,8 +96,8 @@ func (s *Rightsizer) grow(p *Problem, o Options, c int, want float64, optional b
 	if o.Late {
 		more = 0 // the caller that enacts it counts whole bytes
 	}
-	if exact := o.Policy == Pessimistic && o.Step == 0 && !o.Late && !optional; exact || want <= highest+more {
-		out.Memory = want // all claims fit, as decide found
+	if s.exact && !optional || want <= highest+more {
+		out.Memory = want // where exact: all claims fit, as decide found
 	} else {
 		out.Memory, out.Why, out.Deficit = min(highest, want), NoRoom, want-highest
 		if o.Policy == Optimistic && !optional {

@@ -15,13 +15,15 @@ type Rightsizer struct {
 	order []int32     // elastic components of one application, oldest first
 	claim []claim     // by component
 	hosts []hostShare // by host
+	exact bool        // where decide finds that memory fits, all that is claimed does
 }
 
 // claim of a component: what Algorithm 1 calls future + beta, and why.
 type claim struct {
 	Amount
 	why      Why
-	required float64 // of that memory: what others go for
+	required float64 // of that memory: what is not optional
+	inUse    float64 // bytes that others are evicted for
 	free     Amount  // what its host had before it was served
 	kept     float64 // and its reserve
 }
@@ -53,9 +55,9 @@ func (p *Problem) Check() error {
 		if c.Host < 0 || c.Host >= len(p.Hosts) {
 			return fmt.Errorf("component %d: host %d of %d", i, c.Host, len(p.Hosts))
 		}
-		for _, x := range [...]float64{c.Request.CPU, c.Request.Memory, c.Present.CPU, c.Present.Memory, c.Floor, c.Charged, c.Required} {
+		for _, x := range [...]float64{c.Request.CPU, c.Request.Memory, c.Present.CPU, c.Present.Memory, c.Floor, c.Charged, c.Required, c.InUse} {
 			if !(x >= 0) || math.IsInf(x, 0) {
-				return fmt.Errorf("component %d: request %v, present %v, floor %v, held %v: they are to be finite and not below 0", i, c.Request, c.Present, c.Floor, c.Charged)
+				return fmt.Errorf("component %d: request %v, present %v, floor %v, charged %v, required %v, in use %v: they are to be finite and not below 0", i, c.Request, c.Present, c.Floor, c.Charged, c.Required, c.InUse)
 			}
 		}
 	}
@@ -74,9 +76,15 @@ func (s *Rightsizer) Rightsize(p *Problem, o Options) *Result {
 	for i := range r.Outcomes {
 		r.Outcomes[i] = Outcome{Core: -1}
 	}
+	s.exact = o.Policy == Pessimistic && o.Step == 0 && !o.Late
 	for i, a := range p.Apps {
 		for c := a.First; c < a.First+a.Count; c++ {
-			s.claim[c] = claimOf(&p.Components[c], &p.Apps[i], o)
+			x := &s.claim[c]
+			*x = claimOf(&p.Components[c], &p.Apps[i], o)
+			x.inUse = x.required
+			if in := p.Components[c].InUse; in > 0 && !a.Fixed {
+				x.inUse, s.exact = min(in, p.Components[c].Request.Memory), false
+			}
 		}
 	}
 	if o.Policy == Pessimistic {
@@ -141,29 +149,41 @@ func (s *Rightsizer) decide(p *Problem, o Options) {
 		}
 	}
 	for i := range p.Apps {
-		a := &p.Apps[i]
-		if a.Fixed {
+		if p.Apps[i].Fixed {
 			continue
 		}
-		if !s.core(p, o, i) {
-			continue
+		if s.core(p, o, i) && !o.CoreFirst {
+			s.elastic(p, o, i)
 		}
-		s.order = s.order[:0]
-		for c := a.First; c < a.First+a.Count; c++ {
-			if p.Components[c].Elastic {
-				s.order = append(s.order, int32(c))
-			}
+	}
+	if !o.CoreFirst {
+		return
+	}
+	for i := range p.Apps {
+		if _, evicted := slices.BinarySearch(s.r.Evicted, i); !evicted && !p.Apps[i].Fixed {
+			s.elastic(p, o, i)
 		}
-		slices.SortFunc(s.order, func(x, y int32) int {
-			return cmp.Or(cmp.Compare(p.Components[x].Since, p.Components[y].Since), cmp.Compare(x, y))
-		})
-		for _, c := range s.order {
-			s.take(p, o, int(c), a.Yield)
-			// Line 29 lets one go also if it fits exactly; nothing is gained by that.
-			if why, deficit := s.deficit(p, int(c)); deficit > 0 {
-				s.undo(p, int(c))
-				s.leaves(int(c), Outcome{Action: Preempt, Why: why, Deficit: deficit, Core: -1})
-			}
+	}
+}
+
+// elastic components of an application are served, oldest first, or evicted: lines 22 to 33.
+func (s *Rightsizer) elastic(p *Problem, o Options, app int) {
+	a := &p.Apps[app]
+	s.order = s.order[:0]
+	for c := a.First; c < a.First+a.Count; c++ {
+		if p.Components[c].Elastic {
+			s.order = append(s.order, int32(c))
+		}
+	}
+	slices.SortFunc(s.order, func(x, y int32) int {
+		return cmp.Or(cmp.Compare(p.Components[x].Since, p.Components[y].Since), cmp.Compare(x, y))
+	})
+	for _, c := range s.order {
+		s.take(p, o, int(c), a.Yield)
+		// Line 29 lets one go also if it fits exactly; nothing is gained by that.
+		if why, deficit := s.deficit(p, int(c)); deficit > 0 {
+			s.undo(p, int(c))
+			s.leaves(int(c), Outcome{Action: Preempt, Why: why, Deficit: deficit, Core: -1})
 		}
 	}
 }
@@ -205,9 +225,9 @@ func (s *Rightsizer) take(p *Problem, o Options, c int, yield float64) {
 	x, at := &s.claim[c], p.Components[c].Host
 	x.free, x.kept = s.free[at], s.keep[at]
 	s.free[at].CPU -= yield * x.CPU
-	s.free[at].Memory -= x.required
+	s.free[at].Memory -= x.inUse
 	if o.Reserve {
-		s.keep[at] = max(s.keep[at], p.Components[c].Request.Memory-x.required)
+		s.keep[at] = max(s.keep[at], p.Components[c].Request.Memory-x.inUse)
 	}
 }
 

@@ -82,6 +82,11 @@ func TestBeyondThePaper(t *testing.T) {
 		edit(p)
 		return p
 	}
+	three := func() *Problem { // a core and an elastic component of one application, a core one of the next
+		p := problemOf(hosts, []Component{one(0, false, 0, 1, 3, 1, 3), one(0, true, 0, 1, 3, 1, 3)}, []Component{one(0, false, 0, 1, 3, 1, 3)})
+		p.Apps[0].Yield, p.Apps[1].Yield = 0, 0
+		return p
+	}
 	for name, c := range map[string]struct {
 		p     *Problem
 		o     Options
@@ -128,6 +133,18 @@ func TestBeyondThePaper(t *testing.T) {
 			p.Components[0].Need.Memory, p.Components[0].Present.Memory = 4*gib, 2*gib
 			p.Components[1].Present.Memory, p.Components[1].Request.Memory, p.Components[1].Need.Memory = 4*gib, 5*gib, 5*gib
 		}), Options{}, []Action{Grow, Grow}, []Amount{{2, 3}, {2, 5}}},
+		"others go for memory in use alone": {two(func(p *Problem) { // 5 and 4 of 8 GiB are needed, 3 and 4 are in use
+			p.Apps[0].Yield, p.Apps[1].Yield = 0, 0
+			p.Components[0].Request.Memory, p.Components[0].Need.Memory, p.Components[0].Present.Memory = 5*gib, 5*gib, 3*gib
+			p.Components[0].InUse, p.Components[1].InUse = 3*gib, 4*gib
+		}), Options{}, []Action{Grow, Keep}, []Amount{{2, 4}, {2, 4}}},
+		"where that does not fit": {two(func(p *Problem) {
+			p.Apps[0].Yield, p.Apps[1].Yield = 0, 0
+			p.Components[0].Request.Memory, p.Components[0].Need.Memory, p.Components[0].Present.Memory = 5*gib, 5*gib, 3*gib
+			p.Components[0].InUse, p.Components[1].InUse = 4.5*gib, 4*gib
+		}), Options{}, []Action{Grow, Preempt}, []Amount{{3, 5}, {}}},
+		"an old one's elastic component goes with its application's turn": {three(), Options{}, []Action{Keep, Keep, Preempt}, []Amount{{1, 3}, {1, 3}, {}}},
+		"or before any core one": {three(), Options{CoreFirst: true}, []Action{Keep, Preempt, Keep}, []Amount{{1, 3}, {}, {1, 3}}},
 		"a reserve is kept": {two(func(p *Problem) {
 			p.Apps[0].Yield, p.Apps[1].Yield, p.Components[0].Need.Memory = 0, 0, 3.5*gib
 			p.Components[1].Need.Memory = 4 * gib

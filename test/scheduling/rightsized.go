@@ -63,8 +63,9 @@ func (c *Rightsized) Minute() rightsizing.Result {
 			}
 			return a
 		}
+		used := min(use.Memory, g.Memory) // what its balloon does not leave to a guest it takes back by itself
 		see := rightsizing.VMObservation{Generation: vm.Generation, Until: c.Now, CPU: ahead(use.CPU), Memory: ahead(float64(use.Memory)), At: c.Now,
-			Cap: g.Allocation, Used: min(use.CPU, g.Allocation), MemoryUsed: min(use.Memory, vm.Due(g)), Balloon: vm.Due(g), Reports: true, Follows: true}
+			Cap: g.Allocation, Used: min(use.CPU, g.Allocation), MemoryUsed: used, Balloon: max(used, vm.Due(g)), Reports: true, Follows: true}
 		if use.Memory > vm.Due(g)*9/10 && use.Memory < g.Memory {
 			see.Pressure = "available memory is under a tenth of its balloon"
 		}
@@ -82,12 +83,40 @@ func (c *Rightsized) Minute() rightsizing.Result {
 		c.keepsLimits(before)
 	}
 	for _, p := range c.Last.Preempt {
+		c.evictsForUse(before, in, p)
 		if plan := rightsizing.Preempt(c.Snapshot(), p, c.Now); plan != nil {
 			c.Enact("preempt", plan)
 		}
 	}
 	c.CommitPlan()
 	return c.Last
+}
+
+// evictsForUse: a VM is evicted only where the memory in use on its host, with what VMs under pressure must grow to and the most that one VM
+// may take back, does not fit.
+func (c *Rightsized) evictsForUse(s *state.Snapshot, in rightsizing.Observations, p rightsizing.Preemption) {
+	c.T.Helper()
+	h, _ := s.Host(p.Host)
+	inUse, takesBack := int64(0), int64(0)
+	for _, vm := range s.VMs() {
+		if vm.Host != p.Host || !vm.ConsumesResources() {
+			continue
+		}
+		x, _ := s.VC(vm.VC)
+		g, _ := x.GroupOf(vm)
+		use := max(vm.Due(g), vm.ChargedMemory)
+		if see, known := in.VMs[vm.ID]; known && see.Reports && x.Needs == state.NeedsEstimated {
+			use = max(g.MemoryMin, see.MemoryUsed)
+			if see.Pressure != "" {
+				use = max(use, vm.Due(g)+g.Memory/10, see.Balloon, vm.ChargedMemory)
+			}
+			use = min(use, g.Memory)
+		}
+		inUse, takesBack = inUse+use+h.VMOverhead, max(takesBack, g.Memory-use)
+	}
+	if free := h.Usable().Memory - inUse; free >= takesBack {
+		c.T.Fatalf("evicted where %d MiB are in use of %d MiB, and one VM takes back %d MiB at most: %+v", inUse>>20, h.Usable().Memory>>20, takesBack>>20, p)
+	}
 }
 
 // keepsLimits: memory that is given, and the reserve, within each host's limit, or no more than they were.

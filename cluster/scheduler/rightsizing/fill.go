@@ -64,6 +64,7 @@ func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in O
 				if estimated && !still {
 					open.add(c, r)
 				} else {
+					c.InUse = 0
 					fixed.add(c, r)
 				}
 			}
@@ -107,7 +108,7 @@ func (x *Rightsizer) app(a app, fixed bool) {
 func (x *Rightsizer) consider(m member, in Observations, c *solver.Component) Recommendation {
 	vc, g, vm, estimated := m.vc, m.g, m.vm, m.estimated
 	v := x.tracked(vm)
-	v.seen, v.optional = true, optional{}
+	v.seen, v.optional, v.lowest, v.idleTaken = true, optional{}, 0, false
 	target := vm.Due(g)
 	if x.shadow {
 		if v.target > 0 {
@@ -121,9 +122,11 @@ func (x *Rightsizer) consider(m member, in Observations, c *solver.Component) Re
 	sampled := !see.At.IsZero() && in.Now.Sub(see.At) < x.stale()
 	short := sampled && (out.UnderPressure || x.shadow && estimated && see.Reports && target < g.Memory && float64(see.MemoryUsed) > pressureThreshold*float64(target))
 	underPressure := v.pressureMemory(in, x.Period, short, see)
+	inUse := max(float64(g.MemoryMin), float64(see.MemoryUsed))
 	if out.UnderPressure && sampled {
 		v.grew = in.Now
 		x.growUnderPressure(g, target, see, c)
+		inUse = max(inUse, c.Need.Memory)
 	}
 	if !v.grew.IsZero() {
 		c.Grew = v.grew.Unix()
@@ -133,9 +136,15 @@ func (x *Rightsizer) consider(m member, in Observations, c *solver.Component) Re
 	case giveBack: // as far as there is room; no VM is evicted for it
 		out.Excluded = why
 		c.Need.Memory, c.Required = float64(g.Memory), float64(target)
+		if sampled && see.Reports {
+			v.lowest = lowestOf(g, see)
+		} else {
+			inUse = float64(target)
+		}
 	case keep:
 		out.Excluded = why
 		c.Need.Memory, c.Floor = float64(target), float64(target)
+		inUse = max(inUse, float64(target))
 	case grow:
 		out.Text = see.Pressure
 		if see.Generation != 0 && see.Memory.Trusted && in.Now.Sub(see.Until) < x.stale() {
@@ -144,7 +153,8 @@ func (x *Rightsizer) consider(m member, in Observations, c *solver.Component) Re
 	case follow:
 		need := see.Memory.need(m.buffer, float64(g.Memory))
 		c.Need.Memory = need
-		c.Floor = min(float64(g.Memory), max(float64(g.MemoryMin), (1+rightsizeSlack)*float64(see.MemoryUsed)))
+		c.Floor = lowestOf(g, see)
+		v.lowest = c.Floor
 		if underPressure.memory = min(underPressure.memory, float64(g.Memory)); underPressure.memory > max(need, c.Floor) && in.Now.Sub(v.grew) >= rightsizeRest*x.Period { // until then nothing falls, wished for or not
 			c.Need.Memory, c.Required, v.optional = underPressure.memory, max(need, c.Floor), underPressure
 		}
@@ -154,7 +164,13 @@ func (x *Rightsizer) consider(m member, in Observations, c *solver.Component) Re
 			c.Grew = v.grew.Unix()
 		}
 	}
+	c.InUse = min(inUse, float64(g.Memory))
 	return out
+}
+
+// lowestOf is the memory below which the balloon of a VM does not fall, bytes.
+func lowestOf(g state.Group, see VMObservation) float64 {
+	return min(float64(g.Memory), max(float64(g.MemoryMin), (1+rightsizeSlack)*float64(see.MemoryUsed)))
 }
 
 // tracked is what is kept of a VM between evaluations; nothing, if it was started again.
@@ -294,6 +310,9 @@ func (x *Rightsizer) targets(in Observations, r *solver.Result, out *Result) {
 		if w := mine.optional; w.memory > 0 && float64(next) >= w.memory-megabyte {
 			v.Text = w.text
 		}
+		if mine.idleTaken {
+			v.Text = "host " + v.Host + " is short of memory: the VM is left what it uses and a fifth"
+		}
 		if next > v.Target {
 			if v.Grown = true; mine.optional.memory == 0 { // what is only wished for may be taken at once
 				mine.grew = in.Now
@@ -370,13 +389,32 @@ func (x *Rightsizer) needs(s *state.Snapshot, in Observations, out *Result, may 
 	})
 }
 
+// memoryUsed says what the VMs of a host use of its memory, and what they leave idle, which is taken back before any of them is evicted.
+func (x *Rightsizer) memoryUsed(host int) string {
+	inUse, idle := 0.0, 0.0
+	for i := range x.p.Components {
+		c := &x.p.Components[i]
+		if c.Host != host {
+			continue
+		}
+		used := c.InUse
+		if used == 0 { // all that it has
+			used = c.Present.Memory
+		}
+		inUse, idle = inUse+used, idle+max(0, c.Present.Memory-used)
+	}
+	return fmt.Sprintf("; its VMs use %d MiB of %d MiB, and taking back the %d MiB that they leave idle is not enough", int64(inUse)>>20, int64(x.p.Hosts[host].Memory)>>20, int64(idle)>>20)
+}
+
 // preempt picks the VMs and VCs that are evicted for memory: those that were found for a while, or at once where a VM is short
 // of memory already.
 func (x *Rightsizer) preempt(in Observations, r *solver.Result, out *Result) {
-	underPressure := map[int]bool{}
+	underPressure, unserved := map[int]bool{}, map[int]bool{} // hosts with VMs under memory pressure, and with such that do not get what they need
 	for i, ref := range x.refs {
 		if ref.rightsized >= 0 && out.VMs[ref.rightsized].UnderPressure {
-			underPressure[x.p.Components[i].Host] = true
+			c, o := &x.p.Components[i], &r.Outcomes[i]
+			underPressure[c.Host] = true
+			unserved[c.Host] = unserved[c.Host] || o.Why == solver.NoRoom && o.Memory < c.InUse
 		}
 	}
 	now := map[string]time.Time{}
@@ -386,7 +424,7 @@ func (x *Rightsizer) preempt(in Observations, r *solver.Result, out *Result) {
 			continue
 		}
 		c := x.p.Components[i]
-		one := Preemption{VC: ref.vc, VM: ref.vm, Host: x.p.Hosts[c.Host].Name, Reason: r.Text(&x.p, i)}
+		one := Preemption{VC: ref.vc, VM: ref.vm, Host: x.p.Hosts[c.Host].Name, Reason: r.Text(&x.p, i) + x.memoryUsed(c.Host)}
 		id := ref.vm
 		if !c.Elastic {
 			id, one.VM = ref.vc, ""
@@ -398,9 +436,9 @@ func (x *Rightsizer) preempt(in Observations, r *solver.Result, out *Result) {
 		}
 		wait := preemptAfter * x.Period
 		switch {
-		case o.Why == solver.NoReserve: // no VM has less than it needs: it may pass
+		case o.Why == solver.NoReserve && !unserved[c.Host]: // no VM has less than it needs: it may pass
 			wait = rightsizeRest * x.Period
-		case underPressure[c.Host]:
+		case o.Why != solver.NoReserve && underPressure[c.Host]:
 			wait = 0
 		}
 		if now[id] = since; in.Now.Sub(since) >= wait {

@@ -138,13 +138,15 @@ type ref struct {
 }
 
 type rightsizedVM struct {
-	grew     time.Time // its memory did, or it was short of it
-	hurt     time.Time // it was last short of memory; zero: not for long
-	peakUse  int64     // that it was seen to use since, bytes
-	peakAt   time.Time
-	optional optional // in this look
-	target   int64    // shadow
-	seen     bool
+	grew      time.Time // its memory did, or it was short of it
+	hurt      time.Time // it was last short of memory; zero: not for long
+	peakUse   int64     // that it was seen to use since, bytes
+	peakAt    time.Time
+	optional  optional // in this evaluation
+	lowest    float64  // bytes that are left to it where its host is short; 0: what it has is not known to be idle
+	idleTaken bool     // in this evaluation: it is left its lowest
+	target    int64    // shadow
+	seen      bool
 
 	generation uint64 // that all of this is of
 }
@@ -209,9 +211,12 @@ func (x *Rightsizer) Evaluate(s *state.Snapshot, in Observations) Result {
 		in = in.withoutForecasts()
 	}
 	x.fill(s, set, in, &out)
-	o := solver.Options{Now: in.Now.Unix(), Rest: int64(rightsizeRest * x.Period / time.Second), Step: max(step, 1e-9), Reserve: true, LargestOnly: !set.Runs(state.StageReserve), Late: true}
+	o := solver.Options{Now: in.Now.Unix(), Rest: int64(rightsizeRest * x.Period / time.Second), Step: max(step, 1e-9), Reserve: true, CoreFirst: true, LargestOnly: !set.Runs(state.StageReserve), Late: true}
 	r := x.search.Rightsize(&x.p, o)
 	if x.dropOptional(r, &out) {
+		r = x.search.Rightsize(&x.p, o)
+	}
+	if x.takeIdle(r, &out) {
 		r = x.search.Rightsize(&x.p, o)
 	}
 	x.targets(in, r, &out)
@@ -252,6 +257,29 @@ func (x *Rightsizer) dropOptional(r *solver.Result, out *Result) bool {
 		}
 		if v := x.vms[out.VMs[ref.rightsized].VM]; v.optional.memory > 0 {
 			c.Need.Memory, c.Required, v.optional, found = c.Required, 0, optional{}, true
+		}
+	}
+	return found
+}
+
+// takeIdle has the idle memory of VMs taken back on hosts where a VM has less than it uses or than it must grow to under memory pressure. Forecasts of
+// the others count for nothing then.
+func (x *Rightsizer) takeIdle(r *solver.Result, out *Result) bool {
+	short, found := make([]bool, len(x.p.Hosts)), false
+	for j := range x.p.Hosts {
+		short[j] = r.Hosts[j].Memory < 0
+	}
+	for i := range x.refs {
+		c, o := &x.p.Components[i], &r.Outcomes[i]
+		short[c.Host] = short[c.Host] || o.Action == solver.Preempt && o.Why == solver.NoMemory || o.Why == solver.NoRoom && o.Memory < c.InUse
+	}
+	for i, ref := range x.refs {
+		c := &x.p.Components[i]
+		if ref.rightsized < 0 || !short[c.Host] {
+			continue
+		}
+		if v := x.vms[out.VMs[ref.rightsized].VM]; v.lowest > 0 && v.lowest < c.Need.Memory {
+			c.Need.Memory, c.Required, c.Grew, v.idleTaken, found = v.lowest, 0, 0, v.lowest < c.Present.Memory, true
 		}
 	}
 	return found

@@ -227,7 +227,7 @@ func TestEviction(t *testing.T) {
 	c.Use["old-g0-0"], c.Use["young-g0-0"] = scheduling.Resources(0.1, 3900*scheduling.MiB), scheduling.Resources(0.1, 2*scheduling.GiB)
 	c.Minutes(3)
 	vm, _ := c.VM("young-g0-0")
-	if vm.Goal != state.GoalStop || !strings.Contains(vm.Reason, "preempted: those served before it leave host h1") {
+	if vm.Goal != state.GoalStop || !strings.Contains(vm.Reason, "preempted: those served before it leave host h1") || !strings.Contains(vm.Reason, "MiB of 8000 MiB, and taking back the ") {
 		t.Fatalf("%+v", vm)
 	}
 	c.Minutes(2)
@@ -253,6 +253,48 @@ func TestEviction(t *testing.T) {
 		t.Fatalf("not started again: %+v", p)
 	}
 	c.Enact("again", p)
+}
+
+// What VMs are expected to need keeps others out, and stops no VM: only memory in use does.
+func TestForecastsEvictNoVM(t *testing.T) {
+	c := scheduling.NewRightsized(t, state.RightsizingOn, "h1") // 8 GiB
+	for _, name := range []string{"a", "b", "c"} {
+		c.AddVC(name, state.NeedsEstimated, "elastic", 1, scheduling.Resources(1, 25*scheduling.GiB/10), scheduling.Resources(0.1, scheduling.GiB/2))
+	}
+	c.Minutes(20)
+	c.AddVC("d", state.NeedsEstimated, "core", 1, scheduling.Resources(1, 25*scheduling.GiB/10), scheduling.Resources(0.1, scheduling.GiB/2))
+	alarm := func(s *rightsizing.VMObservation) {
+		for i := range s.Memory.Mean {
+			s.Memory.Mean[i] = float64(24 * scheduling.GiB / 10)
+		}
+	}
+	for _, name := range []string{"a-g0-0", "b-g0-0", "c-g0-0", "d-g0-0"} {
+		c.Odd[name] = alarm
+	}
+	for range 60 {
+		if out := c.Minute(); len(out.Preempt) > 0 {
+			t.Fatalf("evicted for a forecast: %+v", out.Preempt)
+		}
+	}
+	late := scheduling.VC("late", 0.5, scheduling.Group(1, 0.1, scheduling.GiB))
+	if a := c.Create(late); !a.Queued {
+		t.Errorf("admitted into memory that others are expected to need: %+v", a)
+	}
+	// Two that grow under pressure get what the others leave idle.
+	for _, name := range []string{"c-g0-0", "d-g0-0"} {
+		c.Odd[name], c.Use[name] = nil, scheduling.Resources(0.1, 2*scheduling.GiB)
+	}
+	c.Minutes(15)
+	for _, name := range []string{"c-g0-0", "d-g0-0"} {
+		if got := c.Due(name); got < 2*scheduling.GiB {
+			t.Errorf("%s uses 2 GiB and has %d MiB: %+v", name, got>>20, c.Last.VMs)
+		}
+	}
+	for _, name := range []string{"a-g0-0", "b-g0-0"} {
+		if vm, g := c.VM(name); vm.Goal != state.GoalRun || vm.Due(g) > 2*scheduling.GiB {
+			t.Errorf("%s has %d MiB or was evicted for idle memory: %+v", name, vm.Due(g)>>20, vm)
+		}
+	}
 }
 
 // Where a core VM has no room all of the VC goes, to the place in the queue that it had.
