@@ -28,7 +28,7 @@ type Forecast struct {
 	Unit        string    `json:"unit" enum:"cores,bytes" doc:"Unit of all values: cores of cpu, bytes of memory."`
 	StepSeconds int       `json:"stepSeconds" doc:"How long a step is."`
 	Until       time.Time `json:"until,omitzero" doc:"The end of the last step that was measured; left out if none was."`
-	Trusted     bool      `json:"trusted" doc:"Whether decisions may rest on it. If not, the declared need counts."`
+	Trusted     bool      `json:"trusted" doc:"Whether decisions may rest on it. If not, what was declared counts, or what the VM uses once it was measured for 15 minutes."`
 	Reason      string    `json:"reason,omitempty" doc:"Why it is not trusted."`
 	Declared    float64   `json:"declared" doc:"What the tenant declared that it needs."`
 	Need        float64   `json:"need" doc:"What it is taken to need: the most that is forecast of the next ten steps with its buffer, however many steps are asked for, at most what was declared; what was declared, where the forecast is not trusted."`

@@ -5,13 +5,15 @@ import (
 	"math"
 	"time"
 
+	"evenkeel/cluster/history"
 	"evenkeel/forecast"
 	"evenkeel/hypervisor"
 )
 
 // Available is what a host reports to be available for new VMs: the lesser of its allowance less what VMs use, and of its
 // capacity less what it estimates to be in use (Ha, eq. 5 and 6). CPU is compressible: the mean use of a step counts, and a VM
-// that gets less is slower. Memory is not: the most that was in use in a step counts.
+// that gets less is slower. Memory is not: the most that was in use in a step counts, and the most that VMs used together in a
+// day.
 type Available struct {
 	Available Limits // below 0 where the host is overloaded
 	Used      Limits // by the VMs of the cluster, in the last step; memory with what a VM costs the host beyond its own
@@ -23,15 +25,18 @@ type Available struct {
 // hostLoad estimates what is in use on a host. Every VM has an estimate of its own, so that the estimate of a VM that is gone
 // goes with it: eq. 4 is for hosts that know only the sum.
 type hostLoad struct {
-	vms       map[string]*vmLoad
-	other     forecast.DampedLoad // what is no VM's of the cluster
-	until     time.Time           // end of this step
-	left      int64               // memory that the kernel could give out, as last measured, bytes; hypervisor.Unknown
-	available *Available          // of the last step that ended, never changed; nil: none did
+	vms   map[string]*vmLoad
+	other forecast.DampedLoad // what is no VM's of the cluster
+	step  time.Duration
+	until time.Time // end of this step
+	// past returns what the history of a VM says of each five minutes since a time, the oldest first.
+	past      func(vm string, since time.Time) []history.Bucket
+	left      int64      // memory that the kernel could give out, as last measured, bytes; hypervisor.Unknown
+	available *Available // of the last step that ended, never changed; nil: none did
 }
 
-func newHostLoad() hostLoad {
-	return hostLoad{vms: map[string]*vmLoad{}, left: hypervisor.Unknown}
+func newHostLoad(past func(vm string, since time.Time) []history.Bucket) hostLoad {
+	return hostLoad{vms: map[string]*vmLoad{}, left: hypervisor.Unknown, past: past}
 }
 
 type vmLoad struct {
@@ -40,7 +45,10 @@ type vmLoad struct {
 	cpu        float64 // sum of the cores used at n looks in this step
 	n          int
 	memory     float64 // most bytes in use at a look in this step
-	seen       bool    // use takes two looks
+	request    float64 // bytes that it may use at most, with what it costs the host beyond its own
+	past       forecast.PastUse
+	steps      int  // that it was measured in
+	seen       bool // use takes two looks
 }
 
 // machine is what a host knows of itself besides its VMs.
@@ -54,6 +62,7 @@ type machine struct {
 // measure takes in what VMs use now. listed are the VMs with this cluster's mark that the hypervisor lists, used the cores of
 // those that were measured. Once a step is over, or a VM that was in it is gone, measure publishes a new Available.
 func (l *hostLoad) measure(stats []hypervisor.Stats, used map[string]float64, listed map[string]hypervisor.VM, m machine, now time.Time, step time.Duration) {
+	l.step = step
 	left := false
 	for id, v := range l.vms {
 		if vm, is := listed[id]; !is || vm.Generation != v.generation || vm.State == hypervisor.Incoming {
@@ -67,7 +76,8 @@ func (l *hostLoad) measure(stats []hypervisor.Stats, used map[string]float64, li
 			if cpu <= 0 {
 				cpu = float64(vm.VCPUs)
 			}
-			v := &vmLoad{generation: vm.Generation}
+			v := &vmLoad{generation: vm.Generation, request: float64(vm.Memory + m.overhead)}
+			v.past.Remember(togetherSlots)
 			v.load.Place(forecast.Amounts{CPU: cpu, Memory: float64(vm.Memory + m.overhead)})
 			l.vms[id] = v
 		}
@@ -87,10 +97,47 @@ func (l *hostLoad) measure(stats []hypervisor.Stats, used map[string]float64, li
 		l.until = now.Add(step)
 	case !now.Before(l.until):
 		l.until = now.Add(step)
-		l.observe(m)
+		l.publish(m, l.observe(m, now), now)
 	case left && l.available != nil:
-		l.publish(m, l.available.Used)
+		l.publish(m, l.available.Used, now)
 	}
+}
+
+// Of what VMs used together: in how many slots, of how many steps each, and how much more is kept. With steps of a minute it is a day in slots of five
+// minutes, as histories have them.
+const (
+	togetherSlots  = 288
+	togetherSteps  = 5
+	togetherMargin = 0.1
+)
+
+// historySteps is how many steps after a VM came what its history says counts too: it may come from another host, or the agent may be new.
+const historySteps = 15
+
+// remember takes in what a VM used of memory in a step that is over.
+func (l *hostLoad) remember(id string, v *vmLoad, m machine, now time.Time) {
+	width := togetherSteps * l.step
+	v.steps++
+	if v.steps <= historySteps && width == history.FiveMinutes.Step() && l.past != nil {
+		v.past.Remember(togetherSlots)
+		for _, b := range l.past(id, now.Add(-togetherSlots*width)) {
+			if b.MemorySamples > 0 {
+				v.past.Note(b.At.UnixNano()/int64(width), b.MemoryMax+float64(m.overhead))
+			}
+		}
+	}
+	v.past.Note(now.Add(-l.step/2).UnixNano()/int64(width), v.memory)
+}
+
+// together is the most memory that the VMs here used at the same time in the last day, and a tenth: no forecast of one VM says that several will need theirs
+// at once.
+func (l *hostLoad) together(now time.Time) float64 {
+	all, vms := 0.0, make([]forecast.Neighbor, 0, len(l.vms))
+	for _, v := range l.vms {
+		all += v.request
+		vms = append(vms, forecast.Neighbor{Request: v.request, Past: &v.past})
+	}
+	return min(all, (1+togetherMargin)*forecast.PeakTogether(vms, now.Add(-l.step/2).UnixNano()/int64(togetherSteps*l.step), togetherSlots))
 }
 
 // inUse is the memory that a guest uses; for a guest that reports nothing, all that it has.
@@ -101,15 +148,15 @@ func inUse(s *hypervisor.Stats) int64 {
 	return max(0, s.Balloon-s.Available)
 }
 
-// observe ends a step.
-func (l *hostLoad) observe(m machine) {
-	var used Limits
-	for _, v := range l.vms {
+// observe ends a step, and returns what VMs used in it.
+func (l *hostLoad) observe(m machine, now time.Time) (used Limits) {
+	for id, v := range l.vms {
 		if v.n == 0 {
 			continue // nothing is known but what it asked for
 		}
 		u := forecast.Amounts{CPU: v.cpu / float64(v.n), Memory: v.memory}
 		v.load.Observe(u)
+		l.remember(id, v, m, now)
 		used.CPU, used.Memory = used.CPU+u.CPU, used.Memory+int64(u.Memory)
 		v.cpu, v.n, v.memory = 0, 0, 0
 	}
@@ -118,11 +165,11 @@ func (l *hostLoad) observe(m machine) {
 		other.Memory = max(other.Memory, float64(m.capacity.Memory-l.left-used.Memory))
 	}
 	l.other.Observe(other)
-	l.publish(m, used)
+	return used
 }
 
 // publish computes what is available from the estimates.
-func (l *hostLoad) publish(m machine, used Limits) {
+func (l *hostLoad) publish(m machine, used Limits, now time.Time) {
 	e, known := l.other.Estimate(), make(map[string]uint64, len(l.vms))
 	for id, v := range l.vms {
 		of := v.load.Estimate()
@@ -131,7 +178,7 @@ func (l *hostLoad) publish(m machine, used Limits) {
 	}
 	l.available = &Available{Used: used, Estimated: limits(e.CPU, e.Memory), VMs: known, Available: limits(
 		min(m.allowance.CPU-m.foreign.CPU-used.CPU, m.capacity.CPU-e.CPU),
-		min(float64(m.allowance.Memory-m.foreign.Memory-used.Memory), float64(m.capacity.Memory)-e.Memory))}
+		min(float64(m.allowance.Memory-m.foreign.Memory)-max(float64(used.Memory), l.together(now)), float64(m.capacity.Memory)-e.Memory))}
 }
 
 func limits(cpu, memory float64) Limits { return Limits{CPU: cpu, Memory: int64(math.Floor(memory))} }

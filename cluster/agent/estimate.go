@@ -25,6 +25,8 @@ type Ahead struct {
 	Deviation []float64 `json:",omitempty"` // standard, of the value itself
 	Trusted   bool      `json:",omitempty"`
 	Reason    string    `json:",omitempty"` // why it is not trusted
+	// Measured: it was measured in so many steps (useSteps) that its use may count where the forecast is not trusted.
+	Measured bool `json:",omitempty"`
 }
 
 // Guest is what a guest reports of its memory, and how it follows its balloon.
@@ -52,6 +54,9 @@ func ahead(f forecast.Forecast, unit float64) Ahead {
 	return out
 }
 
+// useSteps is how many steps a VM is measured before its use counts without a trusted forecast: a quarter of an hour.
+const useSteps = 15
+
 // Units to which figures are rounded.
 const (
 	cpuUnit    = 1e-4     // cores
@@ -65,10 +70,13 @@ func (f *forecaster) estimate(vm string, v *vmSeries) *Estimate {
 		if last, any := s.Last(); any && f.endOf(last).After(e.Until) {
 			e.Until = f.endOf(last)
 		}
+		measured := s.Values() >= useSteps
 		if resource == ResourceCPU {
 			e.CPU = ahead(s.Forecast(AheadSteps), cpuUnit)
+			e.CPU.Measured = measured
 		} else {
 			e.Memory = ahead(s.Forecast(AheadSteps), memoryUnit)
+			e.Memory.Measured = measured
 		}
 	}
 	return e
@@ -80,6 +88,12 @@ func (f *forecaster) stale(until, now time.Time) string {
 		return ""
 	}
 	return "nothing was measured since " + until.Format(time.RFC3339)
+}
+
+// distrusted is a forecast on which nothing may rest.
+func (a Ahead) distrusted(why string) Ahead {
+	a.Trusted, a.Measured, a.Reason = false, false, why
+	return a
 }
 
 // estimates returns the estimates of the VMs that are kept, by id.
@@ -95,7 +109,7 @@ func (r *Recorder) estimates(now time.Time) []Estimate {
 		}
 		e := *v.estimate
 		if why := r.forecasts.stale(e.Until, now); why != "" {
-			e.CPU.Trusted, e.CPU.Reason, e.Memory.Trusted, e.Memory.Reason = false, why, false, why
+			e.CPU, e.Memory = e.CPU.distrusted(why), e.Memory.distrusted(why)
 		}
 		out = append(out, e)
 	}

@@ -210,3 +210,16 @@ func (r *Recorder) History(vm string) ([]byte, error) {
 	}
 	return history.Encode(v.history, notes), nil
 }
+
+// fiveMinutes returns what was measured of a VM in each five minutes since a time.
+func (r *Recorder) fiveMinutes(vm string, since time.Time) []history.Bucket {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if v := r.vms[vm]; v != nil {
+		return v.history.Buckets(history.FiveMinutes, since)
+	}
+	return nil
+}

@@ -95,7 +95,7 @@ func newRunner(o Options) (*runner, error) {
 		caps: map[string]hypervisor.VM{}, refused: map[Instance]time.Time{}, ended: map[string]string{}, orphans: map[string]int64{}, begun: map[string]Sending{},
 		asked: map[string]time.Time{}, balloons: map[string]balloonTry{}, shares: map[string]float64{}, cleared: map[string]uint64{}, attempts: map[string]attempt{},
 		starts: map[string]*starting{}, moves: map[string]*moving{}, moved: make(chan struct{}, 1), resumed: map[uint64]hypervisor.Moved{}, failing: map[uint64]time.Time{},
-		guests: map[string]*guestWatch{}, load: newHostLoad(), use: map[string]*useWindow{}, acknowledged: map[string]estimateDigest{}, sent: map[string]sentStatus{}}
+		guests: map[string]*guestWatch{}, load: newHostLoad(o.Recorder.fiveMinutes), use: map[string]*useWindow{}, acknowledged: map[string]estimateDigest{}, sent: map[string]sentStatus{}}
 	var err error
 	if r.lease, err = newLeaseManager(r.Options, r.log); err != nil {
 		return nil, err

@@ -39,7 +39,7 @@ func forecastText(f v1.Forecast, wide bool) string {
 	of := func(v float64) string { return amount(f.Resource, v) }
 	trusted, need := "yes", of(f.Need)+unit+", by the forecast"
 	if !f.Trusted {
-		trusted, need = "no: "+f.Reason, of(f.Need)+unit+", as declared: the forecast does not count"
+		trusted, need = "no: "+f.Reason, of(f.Need)+unit+", as declared: the forecast does not count, and what the VM uses does once it was measured for 15 minutes"
 	}
 	buffer := ""
 	if f.Buffer > 0 {

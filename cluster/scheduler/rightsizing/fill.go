@@ -148,10 +148,13 @@ func (x *Rightsizer) consider(m member, in Observations, c *solver.Component) Re
 	case grow:
 		out.Text = see.Pressure
 		if see.Generation != 0 && see.Memory.Trusted && in.Now.Sub(see.Until) < x.stale() {
-			c.Need.Memory = max(c.Need.Memory, see.Memory.need(m.buffer, float64(g.Memory)))
+			c.Need.Memory = max(c.Need.Memory, see.Memory.need(m.buffer, float64(g.Memory), float64(see.MemoryUsed)))
 		}
 	case follow:
-		need := see.Memory.need(m.buffer, float64(g.Memory))
+		need := see.Memory.need(m.buffer, float64(g.Memory), float64(see.MemoryUsed))
+		if !see.Memory.Trusted {
+			out.ByUse = see.Memory.Reason
+		}
 		c.Need.Memory = need
 		c.Floor = lowestOf(g, see)
 		v.lowest = c.Floor
@@ -222,7 +225,7 @@ func (x *Rightsizer) exclusion(vm state.VM, see VMObservation, in Observations, 
 		return keep, "its balloon does not follow: the guest gave back less than it was asked for"
 	case see.Generation == 0 || in.Now.Sub(see.Until) >= x.stale():
 		return giveBack, "nothing new is forecast for it"
-	case !see.Memory.Trusted:
+	case !see.Memory.known():
 		return giveBack, "the forecast of its memory is not trusted: " + see.Memory.Reason
 	}
 	return follow, ""
@@ -250,9 +253,9 @@ func (x *Rightsizer) want(m member, in Observations, still bool) {
 	case vm.Phase == state.Starting:
 	case still, in.Unavailable[vm.Host] != "", unheard && (see.Generation == 0 || !sampled):
 		need = present
-	case see.Generation == 0 || !sampled || in.Now.Sub(see.Until) >= x.stale() || !see.CPU.Trusted:
+	case see.Generation == 0 || !sampled || in.Now.Sub(see.Until) >= x.stale() || !see.CPU.known():
 	default:
-		need = see.CPU.need(m.buffer, g.CPU)
+		need = see.CPU.need(m.buffer, g.CPU, see.Used)
 		need = max(need, see.Used)
 		if see.cutOff(g) {
 			need = max(need, beyondCap*present)
@@ -302,6 +305,9 @@ func (x *Rightsizer) targets(in Observations, r *solver.Result, out *Result) {
 		v.Next = next
 		if v.Text == "" {
 			v.Text = r.Text(&x.p, i)
+		}
+		if v.ByUse != "" {
+			v.Text += "; its use counts, as the forecast of its memory is not trusted: " + v.ByUse
 		}
 		if v.Excluded != "" {
 			v.Text = v.Excluded

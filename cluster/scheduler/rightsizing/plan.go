@@ -29,10 +29,17 @@ type Ahead struct {
 	Mean, Deviation []float64
 	Trusted         bool
 	Reason          string // why not
+	Measured        bool   // for so long that its use counts where the forecast is not trusted
 }
 
-// need is the need of a VM that declared that much.
-func (a Ahead) need(b forecast.Buffer, declared float64) float64 {
+// known says whether anything but what was declared is known of what the VM will use.
+func (a Ahead) known() bool { return a.Trusted || a.Measured }
+
+// need is the need of a VM that declared that much: by its forecast, or where that is not trusted by what it uses.
+func (a Ahead) need(b forecast.Buffer, declared, used float64) float64 {
+	if !a.Trusted {
+		return b.Need(declared, []forecast.Prediction{{Mean: used}})
+	}
 	ahead := make([]forecast.Prediction, min(len(a.Mean), len(a.Deviation)))
 	for i := range ahead {
 		ahead[i] = forecast.Prediction{Mean: a.Mean[i], Variance: a.Deviation[i] * a.Deviation[i]}
@@ -88,6 +95,7 @@ type Recommendation struct {
 	Next                      int64   // that it is given now
 	Text                      string
 	Excluded                  string // why its memory is left alone; "" = it is not
+	ByUse                     string // why its use counts for its memory, and no forecast; "" = one does
 	Grown, UnderPressure      bool
 	// Short: it uses more than it would have been given, cores and bytes; 0 = not.
 	ShortCPU    float64

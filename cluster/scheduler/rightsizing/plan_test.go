@@ -1,6 +1,7 @@
 package rightsizing_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -253,6 +254,39 @@ func TestEviction(t *testing.T) {
 		t.Fatalf("not started again: %+v", p)
 	}
 	c.Enact("again", p)
+}
+
+// A forecast that is not trusted leaves a VM with what it declared only until it was measured for a while; then its use counts.
+func TestUseBeforeTrust(t *testing.T) {
+	c := scheduling.NewRightsized(t, state.RightsizingOn, "h1")
+	c.AddVC("a", state.NeedsEstimated, "core", 1, scheduling.Resources(2, 3*scheduling.GiB), scheduling.Resources(0.3, scheduling.GiB))
+	measured := false
+	c.Odd["a-g0-0"] = func(s *rightsizing.VMObservation) {
+		for _, a := range []*rightsizing.Ahead{&s.CPU, &s.Memory} {
+			*a = rightsizing.Ahead{Reason: "too few values", Measured: measured}
+		}
+	}
+	c.Minutes(15)
+	if v, g := c.VM("a-g0-0"); v.Due(g) != 3*scheduling.GiB || g.Estimated != 0 {
+		t.Errorf("not measured for long: %+v, %+v", v, g)
+	}
+	measured = true
+	c.Minutes(15)
+	vm, g := c.VM("a-g0-0")
+	if want := int64(12 * scheduling.GiB / 10); vm.Due(g) < want || vm.Due(g) > want+64*scheduling.MiB { // a fifth more than it uses
+		t.Errorf("it uses 1 GiB and has %d MiB", vm.Due(g)>>20)
+	}
+	if math.Abs(g.Need()-0.4) > 1e-6 { // 0.3 cores, and 5% of 2
+		t.Errorf("it uses 0.3 cores and counts as needing %v", g.Need())
+	}
+	if v := c.Last.VMs[0]; v.Excluded != "" || !strings.Contains(v.Text, "its use counts, as the forecast of its memory is not trusted: too few values") {
+		t.Errorf("%+v", v)
+	}
+	c.Use["a-g0-0"] = scheduling.Resources(1.5, 2*scheduling.GiB) // it rises at once
+	c.Minutes(2)
+	if vm, g = c.VM("a-g0-0"); vm.Due(g) < 2*scheduling.GiB || g.Need() < 1.5 {
+		t.Errorf("it uses 2 GiB and 1.5 cores, and has %d MiB and counts with %v", vm.Due(g)>>20, g.Need())
+	}
 }
 
 // What VMs are expected to need keeps others out, and stops no VM: only memory in use does.
