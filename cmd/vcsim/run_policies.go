@@ -35,9 +35,7 @@ const policyHelp = `Policies, as NAME, and where a forecast is made NAME:FORECAS
   evenkeel      as production shapes: mixture, quantile for a buffer, CPU compressible, pressure answered before the kernel does
   declared, conservative, balanced, aggressive
                 as the daemons run a cluster of that setting: needs as declared, or estimated with that aggressiveness; VMs are moved where that brings enough, within a
-                budget of bytes; where a forecast is not trusted what was taken is given back as there is room. Variants that production does not have:
-                balanced:use evicts where memory in use does not fit, not where needs do not; balanced:interim takes the latest value, with the
-                errors it made, where a forecast is not trusted; balanced:use:interim: both
+                budget of bytes; where a forecast is not trusted use counts; hosts keep room for what their VMs used together; only memory in use evicts
 Where a host has no memory left the kernel ends components, under every policy.
 Forecasts (of the use until the next tick)
   oracle        the truth: a bound on what forecasts can be worth

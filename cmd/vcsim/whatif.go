@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -18,8 +17,6 @@ import (
 	"evenkeel/api/v1"
 	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
-	"evenkeel/forecast"
-	"evenkeel/sim/baseline"
 	"evenkeel/sim/replay"
 )
 
@@ -148,36 +145,21 @@ func hostsOf(h v1.ClusterHistory, without []string, add int) ([]replay.Host, err
 
 // isSetting says whether a policy is what a cluster can be set to.
 func isSetting(name string) bool {
-	return slices.Contains([]string{"declared", state.Conservative, state.Balanced, state.Aggressive}, baseOf(name))
+	return slices.Contains([]string{"declared", state.Conservative, state.Balanced, state.Aggressive}, name)
 }
 
 // settingsNamed makes the policy that settings of a cluster stand for, which looks every step seconds. Floors is the memory that no VM has less of, by
 // group of the workload.
 func settingsNamed(name string, step float64, floors []float64) (replay.Policy, error) {
-	base, variants, _ := strings.Cut(name, ":")
-	switch base {
+	switch name {
 	case "declared":
-		if variants != "" {
-			return nil, fmt.Errorf("policy %q: declared has no variants", name)
-		}
 		return &named{Policy: &replay.Reservation{Passing: true}, name: name}, nil
 	case state.Conservative, state.Balanced, state.Aggressive:
-		foresight := &replay.Series{Steps: max(1, int(600/step))} // the next ten minutes, as production looks ahead
-		p := &replay.Rightsizing{Label: name, Trust: 3, Optional: true, Passing: true, Floors: floors, Foresight: foresight}
+		p := &replay.Rightsizing{Label: name, Trust: 3, OnUse: true, Passing: true, Floors: floors, Together: &replay.Together{},
+			Foresight: &replay.Series{Steps: max(1, int(600/step))}} // the next ten minutes, as production looks ahead
 		ownSettings(p)
-		p.Buffer, p.Options.MinAge = rightsizing.BufferFor(base), 600
+		p.Buffer, p.Options.MinAge = rightsizing.BufferFor(name), 600
 		p.Yield = 0 // in production CPU evicts no VM
-		for v := range strings.SplitSeq(variants, ":") {
-			switch v {
-			case "":
-			case "use":
-				p.OnUse = true
-			case "interim":
-				foresight.Interim = func() forecast.Model { return baseline.NewLast() }
-			default:
-				return nil, fmt.Errorf("policy %q: there is no variant %q, only use and interim", name, v)
-			}
-		}
 		return p, nil
 	}
 	p, err := policyOn(name, nil)

@@ -19,7 +19,7 @@ import (
 // core and 1 GB, a little more each noon.
 func pastCluster(n int) v1.ClusterHistory {
 	h := v1.ClusterHistory{Version: 1, From: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), StepSeconds: 300, Steps: 300,
-		Hosts: []v1.HistoryHost{{Name: "h1", CPU: 4, Memory: 8e9}, {Name: "h2", CPU: 4, Memory: 8e9}}}
+		Hosts: []v1.HistoryHost{{Name: "h1", CPU: 6, Memory: 12e9}, {Name: "h2", CPU: 6, Memory: 12e9}}}
 	for i := range n {
 		vm := v1.HistoryVM{Name: "vm"}
 		for s := range h.Steps {
@@ -52,9 +52,10 @@ func whatifOf(t *testing.T, h v1.ClusterHistory, args ...string) (out, output st
 	return o.String(), e.String()
 }
 
-// Four fit by what they declare, two to a host. By what they use a third fits on each: what two need, and all that a new one declares. A fourth does not.
+// Three fit on each of two hosts by what they declare. By what they use five do: what four need, what their host keeps for all, and all that a new one declares. A
+// move makes room for one more.
 func TestWhatif(t *testing.T) {
-	out, output := whatifOf(t, pastCluster(4), "--settings", "declared,balanced", "--more", "100", "-o", "json")
+	out, output := whatifOf(t, pastCluster(6), "--settings", "declared,balanced", "--more", "100", "-o", "json")
 	var results []struct {
 		Policy         string  `json:"policy"`
 		Failures       int64   `json:"failures"`
@@ -77,10 +78,10 @@ func TestWhatif(t *testing.T) {
 			t.Errorf("%s: %d failures, QoS %v", r.Policy, r.Failures, r.QoS)
 		}
 	}
-	if ran["declared"] != 4 || ran["balanced"] != 6 {
-		t.Errorf("as declared %d of 8 ran, with needs estimated %d", ran["declared"], ran["balanced"])
+	if ran["declared"] != 6 || ran["balanced"] != 11 {
+		t.Errorf("as declared %d of 12 ran, with needs estimated %d", ran["declared"], ran["balanced"])
 	}
-	if !strings.Contains(output, "4 virtual clusters are played beside the 4 of the history") {
+	if !strings.Contains(output, "6 virtual clusters are played beside the 6 of the history") {
 		t.Error(output)
 	}
 	first, _ := whatifOf(t, pastCluster(2), "--settings", "balanced", "--more", "50", "-o", "csv")
@@ -95,7 +96,7 @@ func TestWhatifHosts(t *testing.T) {
 		t.Error(out)
 	}
 	out, _ = whatifOf(t, pastCluster(4), "--settings", "declared", "--without", "h2")
-	if !strings.Contains(out, "2 of 4") {
+	if !strings.Contains(out, "3 of 4") {
 		t.Error(out)
 	}
 }

@@ -1,13 +1,15 @@
 package replay
 
-import "evenkeel/allocator/rightsizing"
+import (
+	"evenkeel/allocator/rightsizing"
+	"evenkeel/forecast"
+)
 
 // claims are what components are to have if there is room. Where all claims on a host fit it, its components get them, whatever happens elsewhere: the
 // rightsizer's decisions on one host depend on other hosts only by applications that are evicted, which takes nothing from the components that stay. So the
 // rightsizer is asked only about hosts whose claims do not fit, which are few.
 type claims struct {
 	cpu, memory     []float64 // [slot]
-	unknown         []bool    // [slot]: no memory is forecast
 	cpuOn, memoryOn []float64 // [host]: sums
 	tight           []bool    // [host]: the rightsizer has to decide
 	apps            ranks     // with components on such hosts; empty between two calls
@@ -23,30 +25,34 @@ func newClaims(c *Cluster) claims {
 func (p *Rightsizing) claim(c *Cluster, o rightsizing.Options) {
 	x := &p.claims
 	for len(x.cpu) < len(c.App) {
-		x.cpu, x.memory, x.unknown = append(x.cpu, 0), append(x.memory, 0), append(x.unknown, false)
+		x.cpu, x.memory = append(x.cpu, 0), append(x.memory, 0)
 	}
 	clear(x.cpuOn)
 	clear(x.memoryOn)
 	apart := !x.everybody && !o.Reserve && !o.Late && o.Step == 0 // otherwise not even a host that has room gives all that is claimed
 	for s := range c.each {
 		cpu, memory := c.RequestCPU[s], c.RequestMemory[s]
-		x.unknown[s] = false
 		young := o.MinAge > 0 && o.Now-int64(c.Since[s]) < o.MinAge
 		if !young && !(p.Trust > 0 && c.Failures[c.App[s]] >= p.Trust) {
-			aheadCPU, aheadMemory := p.Foresight.Ahead(c, s)
-			x.unknown[s] = aheadMemory == nil
-			cpu, memory = min(p.Buffer.Need(cpu, aheadCPU), cpu), min(p.Buffer.Need(memory, aheadMemory), memory)
+			cpu, memory = p.need(c, s)
 		}
-		if o.Rest > 0 && memory < c.Memory[s] {
+		if p.Together != nil {
+			memory = p.Together.rested(c, s, memory, float64(o.Rest))
+		} else if o.Rest > 0 && memory < c.Memory[s] {
 			if at := p.grewAt(c, s); at != 0 && o.Now-at < o.Rest {
 				memory = c.Memory[s]
 			}
 		}
-		memory = max(memory, p.floor(c, s))
-		x.cpu[s], x.memory[s] = cpu, memory
-		h := c.On[s]
-		x.cpuOn[h] += cpu
-		x.memoryOn[h] += memory
+		x.cpu[s], x.memory[s] = cpu, max(memory, p.floor(c, s))
+	}
+	for h := range c.Hosts {
+		if p.Together != nil {
+			p.Together.keep(c, int32(h), x.memory)
+		}
+		for s := c.headOn[h]; s >= 0; s = c.nextOn[s] {
+			x.cpuOn[h] += x.cpu[s]
+			x.memoryOn[h] += x.memory[s]
+		}
 	}
 	const fits = 1 - 1e-9 // whatever the order of the sum
 	for h := range c.Hosts {
@@ -57,6 +63,24 @@ func (p *Rightsizing) claim(c *Cluster, o rightsizing.Options) {
 			}
 		}
 	}
+}
+
+// need is what a component is expected to need: by its forecasts, cores and bytes.
+func (p *Rightsizing) need(c *Cluster, s int32) (cpu, memory float64) {
+	aheadCPU, aheadMemory := p.Foresight.Ahead(c, s)
+	cpu, memory = c.RequestCPU[s], c.RequestMemory[s]
+	cpu, memory = min(p.Buffer.Need(cpu, aheadCPU), cpu), min(p.Buffer.Need(memory, aheadMemory), memory)
+	if p.Together == nil {
+		return cpu, memory
+	}
+	used, usedMemory, known := p.Together.use(c, s)
+	if known && aheadCPU == nil {
+		cpu = min(cpu, p.Buffer.Need(cpu, []forecast.Prediction{{Mean: used}}))
+	}
+	if known && aheadMemory == nil {
+		memory = min(memory, p.Buffer.Need(memory, []forecast.Prediction{{Mean: usedMemory}}))
+	}
+	return cpu, min(c.RequestMemory[s], max(memory, (1+slackOfUse)*usedMemory))
 }
 
 // grant what is claimed where all of it fits.

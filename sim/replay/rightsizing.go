@@ -28,13 +28,12 @@ type Rightsizing struct {
 	// EmergencyEviction: from a host whose memory runs out, the components are evicted that the rightsizer would evict if the use of now were the need.
 	EmergencyEviction bool
 
-	// Optional: a component without a trusted forecast of its memory gets its request only if no other has to be evicted for it. Without Optional its need is
-	// its request.
-	Optional bool
-
 	// OnUse: no component is evicted because needs, forecasts with their buffers, do not fit. They may then not grow, and only use that does
 	// not fit evicts: see EmergencyEviction.
 	OnUse bool
+
+	// Together, if any, keeps room for what components used at the same time, and knows what they use where Foresight says nothing.
+	Together *Together
 
 	// Passing: applications that fit pass one that does not, as in the queue of production. Otherwise first come, first served.
 	Passing bool
@@ -79,6 +78,9 @@ func (p *Rightsizing) Begin(c *Cluster) Enforcement {
 	}
 	p.grew, p.grewOf = nil, nil
 	p.claims = newClaims(c)
+	if p.Together != nil {
+		p.Together.begin(c)
+	}
 	return p.How
 }
 
@@ -87,6 +89,9 @@ func (p *Rightsizing) Schedule(c *Cluster) { p.first.schedule(c) }
 
 // Rightsize implements Policy.
 func (p *Rightsizing) Rightsize(c *Cluster) {
+	if p.Together != nil {
+		p.Together.watch(c)
+	}
 	p.Foresight.Watch(c)
 	o := p.Options
 	o.Now = int64(c.Now)
@@ -133,7 +138,7 @@ func (p *Rightsizing) state(c *Cluster) {
 			k.Grew = p.grewAt(c, s)
 			k.Need = rightsizing.Amount{CPU: x.cpu[s], Memory: x.memory[s]}
 			k.Floor = p.floor(c, s)
-			if p.OnUse || p.Optional && x.unknown[s] {
+			if p.OnUse {
 				k.Required = k.Present.Memory
 			}
 			q.Components = append(q.Components, k)

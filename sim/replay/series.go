@@ -9,11 +9,7 @@ type Series struct {
 	// Untrusted: forecasts count also where they are not trusted.
 	Untrusted bool
 
-	// Interim makes the model of a resource that counts where its forecast is not trusted; nil: none does.
-	Interim func() forecast.Model
-
 	series []two    // [slot]
-	until  []models // [slot]: with Interim
 	of     []uint32 // [slot]: component that they are of
 	w      *forecast.Workspace
 	phase  int
@@ -21,17 +17,14 @@ type Series struct {
 	out    [2][]forecast.Prediction
 }
 
-type (
-	two    [2]*forecast.Series
-	models [2]forecast.Model
-)
+type two [2]*forecast.Series
 
 // Name implements Foresight.
 func (f *Series) Name() string { return "mixture" }
 
 // Begin implements Foresight.
 func (f *Series) Begin(*Cluster) {
-	f.series, f.until, f.of, f.phase = nil, nil, nil, 0
+	f.series, f.of, f.phase = nil, nil, 0
 	if f.w == nil {
 		f.w = forecast.NewWorkspace()
 	}
@@ -53,7 +46,7 @@ func (f *Series) Watch(c *Cluster) {
 			continue
 		}
 		for s >= len(f.series) {
-			f.series, f.until, f.of = append(f.series, two{}), append(f.until, models{}), append(f.of, 0)
+			f.series, f.of = append(f.series, two{}), append(f.of, 0)
 		}
 		if f.of[s] != c.Born[s] {
 			f.of[s] = c.Born[s]
@@ -61,17 +54,10 @@ func (f *Series) Watch(c *Cluster) {
 				f.series[s][r] = forecast.New(forecast.Options{Period: day, Phase: f.phase, Max: highest, Positive: true, Workspace: f.w})
 				f.phase++
 			}
-			if f.Interim != nil {
-				f.until[s] = models{f.Interim(), f.Interim()}
-			}
 		}
 		// Each step is observed once, and later than the one before: Observe has nothing to refuse.
 		_ = f.series[s][0].Observe(f.step, c.UsedCPU[s], c.Short[s])
 		_ = f.series[s][1].Observe(f.step, c.UsedMemory[s], false)
-		if f.Interim != nil {
-			f.until[s][0].Observe(c.UsedCPU[s])
-			f.until[s][1].Observe(c.UsedMemory[s])
-		}
 	}
 }
 
@@ -82,13 +68,7 @@ func (f *Series) Ahead(c *Cluster, s int32) (cpu, memory []forecast.Prediction) 
 	}
 	var out [2][]forecast.Prediction
 	for r, m := range f.series[s] {
-		known := false
-		if trusted, _ := m.Trusted(); trusted || f.Untrusted {
-			known = m.Predict(f.out[r])
-		} else if f.Interim != nil {
-			known = f.until[s][r].Predict(f.out[r])
-		}
-		if known {
+		if trusted, _ := m.Trusted(); (trusted || f.Untrusted) && m.Predict(f.out[r]) {
 			out[r] = f.out[r]
 		}
 	}

@@ -59,49 +59,31 @@ func TestEvictionOnUse(t *testing.T) {
 	}
 }
 
-// latest says after nine values that use stays as it is.
-type latest struct {
-	value float64
-	seen  int
-}
-
-func (*latest) Name() string        { return "latest" }
-func (m *latest) Observe(y float64) { m.value, m.seen = y, m.seen+1 }
-func (m *latest) Predict(out []forecast.Prediction) bool {
-	for i := range out {
-		out[i].Mean = m.value
-	}
-	return m.seen >= 9
-}
-
-// Before a forecast is trusted another model counts, once it can say something.
-func TestInterim(t *testing.T) {
-	for _, interim := range []bool{false, true} {
-		w := small([]workload.Pattern{{1}, {0.25}}, []workload.App{{Work: 2400, First: 0, Groups: 1}},
-			workload.Group{Count: 1, CPU: 1, Memory: 4 * gib, CPUUse: flat(0), MemoryUse: workload.Use{Pattern: 1, Step: 60}})
-		f := &Series{Steps: 10}
-		if interim {
-			f.Interim = func() forecast.Model { return &latest{} }
+// Two components use a quarter of 4 GiB each, and now and then all of it. Where they do so at the same time, their host of 8 GiB keeps room for both and a
+// third has to wait; where they take turns, it starts beside them, and no one goes short.
+func TestTogether(t *testing.T) {
+	jumps := func(at int) workload.Pattern {
+		p := make(workload.Pattern, 20)
+		for i := range p {
+			p[i] = 0.25
 		}
-		first := 0
-		begun := false
-		run(t, w, []Host{{CPU: 4, Memory: 5 * gib}}, &greedy{rightsize: func(c *Cluster) {
-			if !begun {
-				f.Begin(c)
-				begun = true
-			}
-			f.Watch(c)
-			s := c.FirstOf(0)
-			if s < 0 {
-				return
-			}
-			if _, memory := f.Ahead(c, s); memory != nil && first == 0 {
-				first = int(c.Measured[s])
-				near(t, "mean in ten minutes, GiB", memory[9].Mean/gib, 1)
-			}
-		}}, Options{})
-		if want := map[bool]int{false: 0, true: 9}[interim]; first != want {
-			t.Errorf("with interim estimates %v: the first after %d values, not %d", interim, first, want)
+		p[at] = 1
+		return p
+	}
+	for _, c := range []struct {
+		name   string
+		second int // pattern of the second
+		waits  bool
+	}{{"together", 1, true}, {"in turn", 2, false}} {
+		w := small([]workload.Pattern{{1}, jumps(5), jumps(15)},
+			[]workload.App{{Work: 7200, First: 0, Groups: 1}, {Arrival: 1, Work: 7200, First: 1, Groups: 1}, {Arrival: 3000, Work: 600, First: 2, Groups: 1}},
+			workload.Group{Count: 1, CPU: 1, Memory: 4 * gib, CPUUse: flat(0), MemoryUse: workload.Use{Pattern: 1, Step: 60}},
+			workload.Group{Count: 1, CPU: 1, Memory: 4 * gib, CPUUse: flat(0), MemoryUse: workload.Use{Pattern: int32(c.second), Step: 60}},
+			workload.Group{Count: 1, CPU: 1, Memory: 2 * gib, CPUUse: flat(0), MemoryUse: workload.Use{Pattern: 1, Step: 60}})
+		p := &Rightsizing{Label: "together", Foresight: &Persist{}, Together: &Together{}, OnUse: true, Passing: true, EmergencyEviction: true}
+		r := run(t, w, []Host{{CPU: 8, Memory: 8 * gib}}, p, Options{})
+		if waited := r.PerApp[2].Turnaround > 1200; waited != c.waits || r.Failures+r.Requeues+r.MemoryExceeded > 0 {
+			t.Errorf("%s: the third took %.0f s; %d failures, %d requeues, short %d times", c.name, r.PerApp[2].Turnaround, r.Failures, r.Requeues, r.MemoryExceeded)
 		}
 	}
 }
