@@ -20,7 +20,7 @@ import (
 )
 
 func paperCommand() *cli.Command {
-	return &cli.Command{
+	paper := &cli.Command{
 		Name:  "paper",
 		Usage: "repeat the simulations of a paper and draw its figures",
 		Subcommands: []*cli.Command{{
@@ -47,6 +47,21 @@ All of it takes some minutes, --small some seconds.`,
 			},
 		}, paceCommand(), dfrsCommand(), flexCommand(), haCommand()},
 	}
+	for _, c := range paper.Subcommands {
+		c.Before = makeFolder
+	}
+	return paper
+}
+
+// makeFolder makes the folder for the report before the time for it is spent.
+func makeFolder(c *cli.Context) error {
+	if c.String("out") == "" {
+		return nil
+	}
+	if err := os.MkdirAll(c.String("out"), 0o755); err != nil {
+		return fmt.Errorf("make the folder for the report (--out): %w", err)
+	}
+	return nil
 }
 
 func repeatCasanova(ctx context.Context, c *cli.Context) error {
