@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -74,6 +76,7 @@ Means are over series, every series counting the same. Still series, 95% of whos
 			&cli.Uint64Flag{Name: "seed", Usage: "`S` of what is drawn", Value: 1},
 			&cli.IntFlag{Name: "jobs", Aliases: []string{"j"}, Usage: "`N` series at a time; changes nothing but the time", Value: runtime.GOMAXPROCS(0)},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`table|markdown|json|csv`; json and csv have every horizon, json every series", Value: "table"},
+			&cli.StringFlag{Name: "predictions", Usage: "write each prediction that is scored, and what came, to `FILE` as CSV; series in the order in which they end"},
 			&cli.BoolFlag{Name: "horizons", Usage: "table and markdown: a line per number of steps ahead too"},
 			&cli.BoolFlag{Name: "times", Usage: "say at the end how long each model took per value"},
 		},
@@ -83,6 +86,16 @@ Means are over series, every series counting the same. Still series, 95% of whos
 			o, err := forecastOptionsOf(c)
 			if err != nil {
 				return cli.Exit(err.Error(), 2)
+			}
+			if name := c.String("predictions"); name != "" {
+				f, err := os.Create(name)
+				if err != nil {
+					return cli.Exit(fmt.Sprintf("--predictions: %v", err), 2)
+				}
+				w := bufio.NewWriter(f)
+				o.predictions = newPredictionFile(w)
+				err = scoreForecasts(ctx, c.App.Writer, c.App.ErrWriter, o)
+				return errors.Join(err, w.Flush(), f.Close())
 			}
 			return scoreForecasts(ctx, c.App.Writer, c.App.ErrWriter, o)
 		},
@@ -133,6 +146,8 @@ type forecastOptions struct {
 	output   string
 	horizons bool
 	times    bool
+
+	predictions *predictionFile // nil: none is written
 }
 
 func forecastOptionsOf(c *cli.Context) (forecastOptions, error) {

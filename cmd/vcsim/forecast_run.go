@@ -59,11 +59,20 @@ func (o forecastOptions) run(ctx context.Context, say io.Writer, all []trace.Ser
 					done.Add(1)
 					return ctx.Err() != nil
 				}
+				var rows *predictionRows
+				if o.predictions != nil {
+					rows = &predictionRows{file: o.predictions, series: s, models: o.models}
+					scoring.Each = rows.add
+				}
 				results[order[n]] = score.Run(s.Values, models, scoring)
+				rows.write()
 			}
 		})
 	}
 	wg.Wait()
+	if o.predictions != nil && o.predictions.err != nil {
+		return nil, nil, fmt.Errorf("write the predictions: %w", o.predictions.err)
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, nil, fmt.Errorf("%d of %d values were scored: %w", done.Load(), values, err)
 	}

@@ -38,6 +38,9 @@ type Options struct {
 	Short  int // a series with fewer origins that count is short
 
 	Stop func() bool // asked before each value; true ends the run there. May be nil
+
+	// Each, if any, takes each prediction that is scored: of which model, after which value, of which one (both counted from 0), and what came.
+	Each func(model, origin, of int, p *forecast.Prediction, came float64)
 }
 
 // Tally sums what came against what was predicted, in the unit of the series.
@@ -165,6 +168,9 @@ func Run(values []float64, models []forecast.Model, o Options) Result {
 			for h, y := range coming {
 				if measured(y) {
 					r.Models[i].Horizons[h].value(y, &predictions[i][h])
+					if o.Each != nil {
+						o.Each(i, t, t+1+h, &predictions[i][h], y)
+					}
 				}
 			}
 		}
