@@ -136,9 +136,9 @@ func TestDegradation(t *testing.T) {
 		{{}, {solved: true, yield: 0.3}},
 		{{solved: true, yield: 0.9}, {solved: true, yield: 0.6}},
 	}}
-	average, highest := r.degradation("a", r.algorithms)
-	if math.Abs(average-50.0/3) > 1e-9 || highest != 50 {
-		t.Errorf("average %v, most %v", average, highest)
+	average, highest, withFailures := r.degradation("a", r.algorithms)
+	if math.Abs(average-50.0/3) > 1e-9 || highest != 50 || math.Abs(withFailures-150.0/4) > 1e-9 {
+		t.Errorf("average %v, most %v, with failures %v", average, highest, withFailures)
 	}
 }
 

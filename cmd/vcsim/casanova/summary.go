@@ -85,28 +85,31 @@ func (r *Results) count(name string, f func(*outcome) bool) (n int) {
 func failed(o *outcome) bool { return !o.solved }
 
 // degradation is how far, in percent, an algorithm's minimum yield is below the
-// best of the algorithms named, over the instances that it solved.
-func (r *Results) degradation(name string, among []string) (average, highest float64) {
-	a, n := r.column(name), 0
+// best of the algorithms named: over the instances that it solved, and on average
+// also if an instance that it fails and another solves counts as 100%.
+func (r *Results) degradation(name string, among []string) (average, highest, withFailures float64) {
+	a, solved, failed := r.column(name), 0, 0
 	for _, row := range r.outcomes {
-		if !row[a].solved {
-			continue
-		}
-		best := 0.0
+		best, any := 0.0, false
 		for _, other := range among {
 			if o := &row[r.column(other)]; o.solved {
-				best = max(best, o.yield)
+				best, any = max(best, o.yield), true
 			}
 		}
-		d := 0.0
-		if best > 0 {
-			d = 100 * (best - row[a].yield) / best
+		switch {
+		case !row[a].solved && any:
+			failed++
+		case row[a].solved:
+			d := 0.0
+			if best > 0 {
+				d = 100 * (best - row[a].yield) / best
+			}
+			average += d
+			highest = max(highest, d)
+			solved++
 		}
-		average += d
-		highest = max(highest, d)
-		n++
 	}
-	return average / float64(n), highest
+	return average / float64(solved), highest, (average + 100*float64(failed)) / float64(solved+failed)
 }
 
 // relative is by how many percent the mean minimum yield of a is above that of
