@@ -147,11 +147,17 @@ func (m *Mixture) beyond(y float64) float64 {
 	return max(lowest, min(q[levels-1], largest))
 }
 
+// calibrateFrom is the step from which what is stated counts for calibration: before that models know too little to be meant.
+const calibrateFrom = 20
+
 // learn compares what was said of step t with what came.
 func (m *Mixture) learn(t int, y float64, censored bool) {
 	if !censored {
 		last := len(m.experts)
 		for s := range scored {
+			if t-scored[s] < calibrateFrom {
+				continue
+			}
 			i, kept := slot(s, t)
 			for k := range m.experts {
 				if row := &m.weights.waiting[k][i]; kept && row[0] == row[0] {

@@ -176,7 +176,7 @@ const (
 
 // Trusted says whether decisions may rest on what is predicted, and if not, why. They may if all of this holds:
 //
-//   - 60 values were measured, and 30 predictions of each of 1, 3 and 10 steps ahead were scored;
+//   - 60 values were measured, and 30 predictions of each of 1, 3 and 10 steps ahead were scored, made from the 20th step on;
 //   - no more than 5 steps have passed since the last value;
 //   - no more than 8% of the latest values (some 20) were at their cap, which is one now and then: calibration leaves
 //     these out, so that it counts only the values that stayed below, and the 97.5% quantile of a need whose upper part
