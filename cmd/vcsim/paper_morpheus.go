@@ -19,6 +19,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"evenkeel/sim/morpheus"
+	"evenkeel/sim/trace"
+	"evenkeel/sim/workload"
 )
 
 func morpheusCommand() *cli.Command {
@@ -42,65 +44,105 @@ re-provisioning; 12 delayed queries on 275 nodes beside ad-hoc work. "missed" is
 			&cli.IntFlag{Name: "seeds", Usage: "`N` months are drawn, with seeds from S on", Value: 10},
 			&cli.IntFlag{Name: "jobs", Usage: "`N` periodic jobs of each month", Value: 100},
 			&cli.IntFlag{Name: "days", Usage: "`N` days of each month, of which 70% are learned from", Value: 30},
+			&cli.StringSliceFlag{Name: "trace", Usage: "instead of drawn jobs: days of recorded VMs as runs of daily jobs, as of vcsim run --workload recurring, from these `FILES`"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FORMAT`: text, or json, in which shares are not percent and what there is no value of is null", Value: "text"},
 		},
 		Action: func(c *cli.Context) error {
-			names := c.StringSlice("figure")
-			for _, f := range names {
-				if !slices.Contains(morpheus.FigureNames, f) {
-					return cli.Exit(fmt.Sprintf("there is no figure %q: %s", f, strings.Join(morpheus.FigureNames, ", ")), 2)
-				}
-			}
-			if len(names) == 0 {
-				names = morpheus.FigureNames
-			}
-			if n := c.Int("seeds"); c.Args().Present() || n < 1 || n > 1000 {
-				return cli.Exit("there are 1 to 1000 seeds, and no arguments", 2)
-			}
 			format := c.String("output")
 			if format != "text" && format != "json" {
 				return cli.Exit(fmt.Sprintf("-o is text or json, not %q", format), 2)
 			}
-			o := morpheus.Options{Seed: c.Uint64("seed"), Jobs: c.Int("jobs"), Days: c.Int("days")}
-			if err := o.Validate(); err != nil {
-				return cli.Exit(err.Error(), 2)
+			p, err := newMorpheusPlay(c)
+			if err != nil {
+				return err
 			}
 			ctx, stop := signal.NotifyContext(c.Context, os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			all, err := repeatMorpheus(ctx, o, c.Int("seeds"), names, progress(c.App.ErrWriter, "morpheus"))
+			all, err := p.run(ctx, progress(c.App.ErrWriter, "morpheus"))
 			if err != nil {
 				return err
 			}
 			if format == "json" {
-				return morpheusJSON(c.App.Writer, o, c.Int("seeds"), all)
+				return p.json(c.App.Writer, all)
 			}
-			return morpheusText(c.App.Writer, o, c.Int("seeds"), all)
+			return p.text(c.App.Writer, all)
 		},
 	}
 }
 
-// repeatMorpheus makes the figures of all seeds, as many seeds at once as there are processors.
-func repeatMorpheus(ctx context.Context, o morpheus.Options, seeds int, names []string, report func(done, all int)) ([]*morpheus.Summary, error) {
-	tables := make([][]*morpheus.Table, len(names))
+// morpheusPlay is what is made: tables of some names, over some seeds.
+type morpheusPlay struct {
+	morpheus.Options
+	seeds int
+	names []string
+	of    string // what is played
+	study func(morpheus.Options) (*morpheus.Study, error)
+}
+
+func newMorpheusPlay(c *cli.Context) (*morpheusPlay, error) {
+	p := &morpheusPlay{Options: morpheus.Options{Seed: c.Uint64("seed"), Jobs: c.Int("jobs"), Days: c.Int("days")}, seeds: c.Int("seeds"), names: c.StringSlice("figure"),
+		of: fmt.Sprintf("%d jobs of %d days", c.Int("jobs"), c.Int("days")), study: morpheus.NewStudy}
+	if err := p.Validate(); err != nil {
+		return nil, cli.Exit(err.Error(), 2)
+	}
+	known, files := morpheus.FigureNames, c.StringSlice("trace")
+	if len(files) > 0 {
+		known, p.of = morpheus.RecordedFigureNames, fmt.Sprintf("%d recorded jobs at most", c.Int("jobs"))
+	}
+	for _, f := range p.names {
+		if !slices.Contains(known, f) {
+			return nil, cli.Exit(fmt.Sprintf("there is no figure %q: %s", f, strings.Join(known, ", ")), 2)
+		}
+	}
+	if len(p.names) == 0 {
+		p.names = known
+	}
+	switch {
+	case c.Args().Present() || p.seeds < 1 || p.seeds > 1000:
+		return nil, cli.Exit("there are 1 to 1000 seeds, and no arguments", 2)
+	case len(files) == 0:
+		return p, nil
+	case c.IsSet("days"):
+		return nil, cli.Exit("--days: a record has its own", 2)
+	}
+	d, err := trace.Load(trace.Options{}, sources(files)...)
+	if err != nil {
+		return nil, fmt.Errorf("--trace: %w", err)
+	}
+	p.study = func(o morpheus.Options) (*morpheus.Study, error) {
+		// Hosts bound the sizes that are drawn, and the load how many jobs there are at least: as in the plays of vcsim run.
+		hosts := slices.Repeat([]workload.Room{{CPU: 32, Memory: 128 << 30}}, 4)
+		w, _, _, err := workload.Recurrent(d.Series, workload.Recurring{Part: 0.5}, workload.Cut{Hosts: hosts, Load: 2, Seed: o.Seed})
+		if err != nil {
+			return nil, err
+		}
+		return morpheus.NewRecordedStudy(o, w)
+	}
+	return p, nil
+}
+
+// run makes the tables of all seeds, as many seeds at once as there are processors.
+func (p *morpheusPlay) run(ctx context.Context, report func(done, all int)) ([]*morpheus.Summary, error) {
+	tables := make([][]*morpheus.Table, len(p.names))
 	for i := range tables {
-		tables[i] = make([]*morpheus.Table, seeds)
+		tables[i] = make([]*morpheus.Table, p.seeds)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	var mutex sync.Mutex
 	made := 0
-	for k := range seeds {
+	for k := range p.seeds {
 		group.Go(func() error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			one := o
-			one.Seed += uint64(k)
-			study, err := morpheus.NewStudy(one)
+			o := p.Options
+			o.Seed += uint64(k)
+			study, err := p.study(o)
 			if err != nil {
-				return fmt.Errorf("seed %d: %w", one.Seed, err)
+				return fmt.Errorf("seed %d: %w", o.Seed, err)
 			}
-			for i, f := range names {
+			for i, f := range p.names {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
@@ -109,7 +151,7 @@ func repeatMorpheus(ctx context.Context, o morpheus.Options, seeds int, names []
 				}
 				mutex.Lock()
 				made++
-				report(made, seeds*len(names))
+				report(made, p.seeds*len(p.names))
 				mutex.Unlock()
 			}
 			return nil
@@ -129,9 +171,9 @@ func repeatMorpheus(ctx context.Context, o morpheus.Options, seeds int, names []
 	return out, nil
 }
 
-func morpheusText(w io.Writer, o morpheus.Options, seeds int, all []*morpheus.Summary) error {
-	fmt.Fprintf(w, "%d jobs of %d days, %d seeds from %d on", o.Jobs, o.Days, seeds, o.Seed)
-	if seeds > 1 {
+func (p *morpheusPlay) text(w io.Writer, all []*morpheus.Summary) error {
+	fmt.Fprintf(w, "%s, %d seeds from %d on", p.of, p.seeds, p.Seed)
+	if p.seeds > 1 {
 		fmt.Fprint(w, "; in brackets the 95% interval of the mean")
 	}
 	for _, s := range all {
@@ -177,7 +219,7 @@ func number(v float64) *float64 {
 	return &v
 }
 
-func morpheusJSON(w io.Writer, o morpheus.Options, seeds int, all []*morpheus.Summary) error {
+func (p *morpheusPlay) json(w io.Writer, all []*morpheus.Summary) error {
 	type value struct {
 		Column string   `json:"column"`
 		Mean   *float64 `json:"mean"`
@@ -200,7 +242,7 @@ func morpheusJSON(w io.Writer, o morpheus.Options, seeds int, all []*morpheus.Su
 		Jobs   int      `json:"jobs"`
 		Days   int      `json:"days"`
 		Tables []figure `json:"tables"`
-	}{Seed: o.Seed, Seeds: seeds, Jobs: o.Jobs, Days: o.Days}
+	}{Seed: p.Seed, Seeds: p.seeds, Jobs: p.Jobs, Days: p.Days}
 	for _, s := range all {
 		f := figure{Figure: s.Figure, Title: s.Title}
 		for _, r := range s.Rows {

@@ -20,10 +20,10 @@ func morpheusRun(args ...string) (string, error) {
 	return out.String(), err
 }
 
-// What it prints of few jobs, of one seed and over two; -rewrite writes it again.
+// What it prints of few jobs, of one seed and over two (figure 12 is the slowest: sim/morpheus tests it); -rewrite writes it again.
 func TestMorpheusGolden(t *testing.T) {
 	var got string
-	for _, args := range [][]string{{"--help"}, {"--seed", "101", "--seeds", "1"}, {"--seed", "101", "--seeds", "2", "--figure", "9c,10b"}} {
+	for _, args := range [][]string{{"--help"}, {"--seed", "101", "--seeds", "1", "--figure", "9a,9b,9d,10a"}, {"--seed", "101", "--seeds", "2", "--figure", "9c,10b"}} {
 		if args[0] != "--help" {
 			args = append(args, "--jobs", "6", "--days", "14")
 		}
@@ -75,6 +75,20 @@ func TestMorpheusJSON(t *testing.T) {
 	users := got.Tables[0].Rows[0]
 	if v := users.Values[0]; users.Name != "users" || v.Column != "cluster" || v.Mean == nil || *v.Mean != 1 || v.Seeds != 2 {
 		t.Errorf("the users' cluster is the unit: %+v", users)
+	}
+}
+
+// Recorded days are played as the runs of daily jobs.
+func TestMorpheusOnRecords(t *testing.T) {
+	days := records(t)["recurring"][1]
+	out, err := morpheusRun("--trace", days, "--seeds", "1", "--jobs", "3", "--figure", "9b")
+	if err != nil || !strings.Contains(out, "3 recorded jobs") || !strings.Contains(out, "alpha 50%") {
+		t.Errorf("%v: %s", err, out)
+	}
+	for want, args := range map[string][]string{"a record has its own": {"--trace", days, "--days", "20"}, "no figure \"12\"": {"--trace", days, "--figure", "12"}} {
+		if _, err := morpheusRun(args...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", args, err, want)
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ var arrows = map[string][]string{
 	"sim/score":    {"forecast"},            // how well models predict a series
 	"sim/flex":     nil,                     // admission by measured load
 	"sim/batch":    {"allocator", "migration"},
-	"sim/morpheus": {"sim/batch", "cluster/scheduler/reservation", "forecast/..."},
+	"sim/morpheus": {"sim/workload", "sim/batch", "cluster/scheduler/reservation", "forecast/..."},
 	"sim/replay":   {"sim/workload", "sim/flex", "cluster/scheduler/reservation", "allocator/...", "migration", "forecast/..."},
 
 	// Act: one interface in our own types, and what stands behind it.
