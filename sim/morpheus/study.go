@@ -313,18 +313,39 @@ func (s *Study) clusters() (*Table, error) {
 		}
 		enter(row.name, p, p.onlyReserved(s.learned))
 	}
-	for _, others := range []*adHoc{nil, newAdHoc(s.Options.Seed, paper.peak)} {
-		o := fairly(s.learned, paper.peak, others)
-		t.row(map[bool]string{true: "no agenda, equal shares", false: "no agenda, equal shares, ad-hoc work"}[others == nil], paper.peak/own.peak, math.NaN(), math.NaN(), o.missShare())
-	}
-	for _, asks := range []string{"the users' containers", "the p95 of the peak"} {
-		o, err := s.easy(int(paper.peak), asks == "the users' containers")
+	for _, alpha := range []float64{paperAlpha, smallAlpha} {
+		p, err := s.plan(alphaNamed(alpha), lowCost)
 		if err != nil {
 			return nil, err
 		}
-		t.row("EASY, with "+asks, paper.peak/own.peak, math.NaN(), math.NaN(), o.missShare())
+		if alpha != paperAlpha {
+			enter("alpha "+percentOf(alpha), p, p.onlyReserved(s.learned))
+		}
+		if err := s.withoutAgenda(t, p.peak, own.peak, fmt.Sprintf("on the cluster of alpha %s: ", percentOf(alpha))); err != nil {
+			return nil, err
+		}
 	}
 	return t, nil
+}
+
+// smallAlpha has a small cluster in figure 9d.
+const smallAlpha = 0.25
+
+// withoutAgenda enters what becomes of all runs on a cluster of so many containers without an agenda; unit is a cluster of 100%.
+func (s *Study) withoutAgenda(t *Table, cluster, unit float64, where string) error {
+	enter := func(name string, o outcome) {
+		t.row(where+name, cluster/unit, math.NaN(), math.NaN(), o.missShare())
+	}
+	enter("equal shares", fairly(s.learned, cluster, nil))
+	enter("equal shares, ad-hoc work", fairly(s.learned, cluster, newAdHoc(s.Options.Seed, cluster)))
+	for _, users := range []bool{true, false} {
+		o, err := s.easy(int(cluster), users)
+		if err != nil {
+			return err
+		}
+		enter(map[bool]string{true: "EASY, with the users' containers", false: "EASY, with the p95 of the peak"}[users], o)
+	}
+	return nil
 }
 
 // meanReserved is the mean of what is reserved over the day.
