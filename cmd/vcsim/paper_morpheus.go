@@ -44,6 +44,7 @@ re-provisioning; 12 delayed queries on 275 nodes beside ad-hoc work. "missed" is
 			&cli.IntFlag{Name: "seeds", Usage: "`N` months are drawn, with seeds from S on", Value: 10},
 			&cli.IntFlag{Name: "jobs", Usage: "`N` periodic jobs of each month", Value: 100},
 			&cli.IntFlag{Name: "days", Usage: "`N` days of each month, of which 70% are learned from", Value: 30},
+			&cli.Float64Flag{Name: "correlation", Usage: "`R` of the size of drawn jobs and what their owners ask for over it; below 0 large jobs are under-provisioned more often"},
 			&cli.StringSliceFlag{Name: "trace", Usage: "instead of drawn jobs: days of recorded VMs as runs of daily jobs, as of vcsim run --workload recurring, from these `FILES`"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`FORMAT`: text, or json, in which shares are not percent and what there is no value of is null", Value: "text"},
 		},
@@ -80,8 +81,8 @@ type morpheusPlay struct {
 }
 
 func newMorpheusPlay(c *cli.Context) (*morpheusPlay, error) {
-	p := &morpheusPlay{Options: morpheus.Options{Seed: c.Uint64("seed"), Jobs: c.Int("jobs"), Days: c.Int("days")}, seeds: c.Int("seeds"), names: c.StringSlice("figure"),
-		of: fmt.Sprintf("%d jobs of %d days", c.Int("jobs"), c.Int("days")), study: morpheus.NewStudy}
+	p := &morpheusPlay{Options: morpheus.Options{Seed: c.Uint64("seed"), Jobs: c.Int("jobs"), Days: c.Int("days"), Correlation: c.Float64("correlation")}, seeds: c.Int("seeds"), names: c.StringSlice("figure"),
+		of: fmt.Sprintf("%d jobs of %d days, correlation %g", c.Int("jobs"), c.Int("days"), c.Float64("correlation")), study: morpheus.NewStudy}
 	if err := p.Validate(); err != nil {
 		return nil, cli.Exit(err.Error(), 2)
 	}
@@ -102,8 +103,8 @@ func newMorpheusPlay(c *cli.Context) (*morpheusPlay, error) {
 		return nil, cli.Exit("there are 1 to 1000 seeds, and no arguments", 2)
 	case len(files) == 0:
 		return p, nil
-	case c.IsSet("days"):
-		return nil, cli.Exit("--days: a record has its own", 2)
+	case c.IsSet("days") || c.IsSet("correlation"):
+		return nil, cli.Exit("--days, --correlation: a record has its own", 2)
 	}
 	d, err := trace.Load(trace.Options{}, sources(files)...)
 	if err != nil {

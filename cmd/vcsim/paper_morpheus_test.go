@@ -100,6 +100,7 @@ func TestMorpheusRefuses(t *testing.T) {
 		"text or json":        {"-o", "table"},
 		"0 jobs of 30 days":   {"--jobs", "0"},
 		"100 jobs of 13 days": {"--days", "13"},
+		"not between -1 and":  {"--correlation", "1.5"},
 	} {
 		if _, err := morpheusRun(args...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %q", args, err, want)

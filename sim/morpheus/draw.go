@@ -15,6 +15,8 @@ type Options struct {
 	Seed uint64
 	Jobs int
 	Days int // at least minDays; 70% of them are learned from, as in sec. 9.1
+	// Correlation of the logarithms of a job's peak and of what its owner asks for over it, in (-1, 1). Below 0 large jobs are under-provisioned more often.
+	Correlation float64
 }
 
 const (
@@ -28,6 +30,9 @@ const (
 func (o Options) Validate() error {
 	if o.Jobs < 1 || o.Jobs > maxJobs || o.Days < minDays || o.Days > maxDays {
 		return fmt.Errorf("draw periodic jobs: %d jobs of %d days, not 1 to %d of %d to %d", o.Jobs, o.Days, maxJobs, minDays, maxDays)
+	}
+	if !(o.Correlation > -1 && o.Correlation < 1) {
+		return fmt.Errorf("draw periodic jobs: a correlation of %v, not between -1 and 1", o.Correlation)
 	}
 	return nil
 }
@@ -75,6 +80,9 @@ var classes = []class{
 
 const (
 	sizeSpread = 0.5 // of a job around the mean of its class: log-normal, assumed
+
+	sizeMean      = 2.62 // of the logarithms of all peaks, by the classes and sizeSpread; TestCorrelatedAsks checks it
+	sizeDeviation = 2.1
 
 	fullHour = 0.6 // of the jobs start at a full hour; fig. 1c has no numbers, assumed
 
@@ -137,7 +145,7 @@ func drawJob(rng *rand.Rand, o Options) Job {
 	if rng.Float64() >= steadyRead {
 		unsteady = float64(j.Period) / 2
 	}
-	j.draw(rng, o.Days, c, late, unsteady)
+	j.draw(rng, o, c, late, unsteady)
 	return j
 }
 
@@ -146,13 +154,15 @@ func drawClass(rng *rand.Rand) class {
 }
 
 // draw draws the size and the runs of a job of some class. Its inputs are late by late minutes on average, and its outputs are read up to unsteady minutes later than they could be.
-func (j *Job) draw(rng *rand.Rand, days int, c class, late, unsteady float64) {
+func (j *Job) draw(rng *rand.Rand, o Options, c class, late, unsteady float64) {
 	slack, minutes := drawLength(rng, j.Period, c.seconds/60)
 	j.Peak = max(1, int(math.Round(c.containers*math.Exp(sizeSpread*rng.NormFloat64()))))
-	j.User = max(1, int(math.Round(float64(j.Peak)*math.Exp(userMean+userSpread*rng.NormFloat64()))))
+	size := (math.Log(float64(j.Peak)) - sizeMean) / sizeDeviation
+	over := o.Correlation*size + math.Sqrt(1-o.Correlation*o.Correlation)*rng.NormFloat64()
+	j.User = max(1, int(math.Round(float64(j.Peak)*math.Exp(userMean+userSpread*over))))
 	stages := drawStages(rng, j.Peak, minutes)
 	read := math.Ceil(1 + late*math.Ln2 + typicalLength(stages)*(1+slack))
-	for at := range days * Day / j.Period {
+	for at := range o.Days * Day / j.Period {
 		r := Run{Index: at, Inputs: 0.5 + 0.1*math.Abs(rng.NormFloat64()) + late*rng.ExpFloat64()}
 		r.Usage, r.Length = drawUse(rng, stages)
 		r.Read = max(read+0.1*rng.ExpFloat64()+unsteady*rng.Float64(), r.Inputs+r.Length)

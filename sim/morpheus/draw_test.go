@@ -26,7 +26,7 @@ func TestMarginals(t *testing.T) {
 	above, tenfold, twice := 0.0, 0.0, 0.0
 	for range jobs {
 		j := Job{Period: Day}
-		j.draw(rng, 1, class{1, 600, 300}, 0, 0)
+		j.draw(rng, Options{Days: 1}, class{1, 600, 300}, 0, 0)
 		if j.User > j.Peak {
 			above += 1.0 / jobs
 		}
@@ -40,6 +40,26 @@ func TestMarginals(t *testing.T) {
 	near(t, "share that asks for more than the peak (fig. 2a)", above, 0.75, 0.03)
 	near(t, "share that asks for ten times the peak (fig. 2a)", tenfold, 0.20, 0.03)
 	near(t, "share that could run twice in its slack (fig. 9a)", twice, 0.69, 0.03)
+}
+
+// Correlated with the size, what owners ask for keeps its marginals, nearly.
+func TestCorrelatedAsks(t *testing.T) {
+	for _, correlation := range []float64{0, -0.8} {
+		rng := rand.New(rand.NewPCG(7, 2))
+		var sizes, over []float64
+		for range 4000 {
+			j := Job{Period: Day}
+			j.draw(rng, Options{Days: 1, Correlation: correlation}, drawClass(rng), 0, 0)
+			if j.Peak > 1 { // of one container nothing can be less
+				sizes, over = append(sizes, math.Log(float64(j.Peak))), append(over, math.Log(float64(j.User)/float64(j.Peak)))
+			}
+		}
+		near(t, "correlation", stat.Correlation(sizes, over, nil), correlation, 0.05)
+		near(t, "mean of what is asked for, log", stat.Mean(over, nil), userMean, 0.12)
+		near(t, "deviation of what is asked for, log", stat.StdDev(over, nil), userSpread, 0.12)
+		near(t, "mean size, log", stat.Mean(sizes, nil), sizeMean, 0.25)
+		near(t, "deviation of sizes, log", stat.StdDev(sizes, nil), sizeDeviation, 0.2)
+	}
 }
 
 // q12 are the runs of TPC-H Q12 on a Hadoop cluster, in containers by 5 s.
@@ -112,7 +132,7 @@ func TestDrawIsDeterministic(t *testing.T) {
 	if c, _ := Draw(o); reflect.DeepEqual(a, c) {
 		t.Error("another seed gave the same jobs")
 	}
-	for _, o := range []Options{{1, 0, 30}, {1, 10, 3}, {1, 10, 1000}, {1, 1e6, 30}} {
+	for _, o := range []Options{{Seed: 1, Days: 30}, {Jobs: 10, Days: 3}, {Jobs: 10, Days: 1000}, {Jobs: 1e6, Days: 30}, {Jobs: 10, Days: 30, Correlation: -1}} {
 		if _, err := Draw(o); err == nil {
 			t.Errorf("%+v was drawn", o)
 		}

@@ -31,7 +31,7 @@ func (s *Study) queries() (contracts []contract, skylines [][]float64, p *plan, 
 		if rng.Float64() >= fullHour {
 			j.Phase = rng.IntN(queryPeriod)
 		}
-		j.draw(rng, s.Options.Days, query, 0, 0)
+		j.draw(rng, s.Options, query, 0, 0)
 		c, reason := learn(&j, s.Options.train())
 		if reason != "" {
 			continue
