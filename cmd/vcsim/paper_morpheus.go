@@ -37,7 +37,8 @@ minute of one core.
 
 Figures: 9a slack of jobs; 9b provisioned over used; 9c deadlines missed in the worst case; 9d size of the cluster; 10a what each part adds; 10b
 re-provisioning; 12 delayed queries on 275 nodes beside ad-hoc work. "missed" is the mean over jobs of the share of their runs that were late,
-"of all runs" counts each run once, "unavoidable" are runs that are late even with all they ask for.`,
+"of all runs" counts each run once, "unavoidable" are runs that are late even with all they ask for;
+"avoidable" are the others, again as a mean over jobs.`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "figure", Usage: "only these `FIGURES`, with commas between: " + strings.Join(morpheus.FigureNames, ", ")},
 			&cli.Uint64Flag{Name: "seed", Usage: "`S` of the first month", Value: 1},

@@ -141,10 +141,14 @@ func (s *Study) scaledTo(target float64, row part) (best scaled, err error) {
 
 // reprovisioning is figure 10b: misses for each alpha with and without re-provisioning, on a cluster in which the reservations just have room.
 func (s *Study) reprovisioning() (*Table, error) {
-	const equal, equalRuns = "users at equal utilization", "users' of all runs"
+	const (
+		equal, equalRuns = "users at equal utilization", "users' of all runs"
+		ours, theirs     = "avoidable", "users' avoidable"
+	)
 	t := &Table{Title: "Deadlines missed without and with re-provisioning", Columns: []Column{
 		{Name: "cluster", Percent: true, Digits: 1}, {Name: "provisioned/used", Digits: 2}, {Name: "of it granted", Percent: true, Digits: 1},
 		{Name: missedName, Percent: true, Digits: 2}, {Name: equal, Percent: true, Digits: 2}, {Name: "over missed", Digits: 1, Over: equal, Under: missedName},
+		{Name: ours, Percent: true, Digits: 2}, {Name: theirs, Percent: true, Digits: 2}, {Name: "over avoidable", Digits: 1, Over: theirs, Under: ours},
 		{Name: runsName, Percent: true, Digits: 2}, {Name: equalRuns, Percent: true, Digits: 2}, {Name: "over them", Digits: 1, Over: equalRuns, Under: runsName},
 		{Name: "unavoidable", Percent: true, Digits: 2}}}
 	own, err := s.userPlan(1, atArrival)
@@ -155,7 +159,8 @@ func (s *Study) reprovisioning() (*Table, error) {
 		all := o.Reserved + o.Granted
 		users, _ := s.usersWith(all)
 		n := float64(o.Runs)
-		t.row(name, cluster/own.peak, all/o.Used, o.Granted/all, o.missShare(), users.missShare(), math.NaN(), float64(o.Missed)/n, float64(users.Missed)/n, math.NaN(), float64(o.Hopeless)/n)
+		t.row(name, cluster/own.peak, all/o.Used, o.Granted/all, o.missShare(), users.missShare(), math.NaN(),
+			s.avoidable(&o), s.avoidable(&users), math.NaN(), float64(o.Missed)/n, float64(users.Missed)/n, math.NaN(), float64(o.Hopeless)/n)
 	}
 	enter(byOwnersRow, own.peak, s.byOwners)
 	for _, alpha := range alphas {
