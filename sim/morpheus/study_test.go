@@ -129,6 +129,9 @@ func TestSummarize(t *testing.T) {
 	if c := s.Rows[1].Cells[0]; c.Mean != 0.5 || c.Seeds != 2 {
 		t.Errorf("a seed without a value: %+v", c)
 	}
+	if c := ratio([]float64{0, 4}, []float64{0, 2}); c != (Cell{2, 2, 2, 2}) {
+		t.Errorf("resamples of 0 over 0 have no ratio: %+v", c)
+	}
 	tables[1].Rows = tables[1].Rows[:1]
 	if _, err := Summarize(tables); err == nil {
 		t.Error("unequal tables were summarized")

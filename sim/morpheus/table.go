@@ -143,8 +143,9 @@ func resampled(n int, value func(at func(k int) int) float64) Cell {
 		}
 		drawn[i] = value(func(k int) int { return picks[k] })
 	}
+	drawn = slices.DeleteFunc(drawn, math.IsNaN) // 0 over 0
 	slices.Sort(drawn)
-	return Cell{all, drawn[resamples*25/1000], drawn[resamples*975/1000-1], n}
+	return Cell{all, drawn[len(drawn)*25/1000], drawn[(len(drawn)*975-1)/1000], n}
 }
 
 // quantile of values that are sorted.
