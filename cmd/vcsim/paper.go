@@ -45,7 +45,7 @@ All of it takes some minutes, --small some seconds.`,
 				defer stop()
 				return repeatCasanova(ctx, c)
 			},
-		}, paceCommand(), dfrsCommand(), flexCommand(), haCommand()},
+		}, paceCommand(), dfrsCommand(), flexCommand(), haCommand(), morpheusCommand()},
 	}
 	for _, c := range paper.Subcommands {
 		c.Before = makeFolder

@@ -26,6 +26,7 @@ var arrows = map[string][]string{
 	"sim/score":    {"forecast"},            // how well models predict a series
 	"sim/flex":     nil,                     // admission by measured load
 	"sim/batch":    {"allocator", "migration"},
+	"sim/morpheus": {"sim/workload", "sim/batch", "cluster/scheduler/reservation", "forecast/..."},
 	"sim/replay":   {"sim/workload", "sim/flex", "cluster/scheduler/reservation", "allocator/...", "migration", "forecast/..."},
 
 	// Act: one interface in our own types, and what stands behind it.
@@ -160,7 +161,7 @@ var confined = []struct {
 }
 
 // pure packages decide: values in, values out.
-var pure = []string{"allocator", "migration", "forecast", "sim/baseline", "sim/batch", "sim/ets", "sim/flex", "sim/replay", "sim/score", "sim/workload"}
+var pure = []string{"allocator", "migration", "forecast", "sim/baseline", "sim/batch", "sim/ets", "sim/flex", "sim/morpheus", "sim/replay", "sim/score", "sim/workload"}
 
 // impure are the imports no pure package has.
 var impure = []string{

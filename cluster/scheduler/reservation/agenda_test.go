@@ -286,3 +286,24 @@ func TestReprovisioning(t *testing.T) {
 		}
 	}
 }
+
+func TestLate(t *testing.T) {
+	slot := []float64{10, 10, 5}
+	for name, c := range map[string]struct {
+		at           int
+		used, demand float64
+		want         float64
+	}{
+		"not begun":               {0, 0, 25, 0},
+		"on time, and asks":       {1, 10, 15, 0},
+		"came a step late":        {1, 0, 25, 10},
+		"used less than it has":   {2, 13, 5, 7},
+		"more work than the slot": {2, 20, 9, 4},
+		"after its end":           {3, 25, 6, 6},
+		"done":                    {3, 25, 0, 0},
+	} {
+		if got := Late(slot, c.at, c.used, c.demand); got != c.want {
+			t.Errorf("%s: late by %v, not %v", name, got, c.want)
+		}
+	}
+}
