@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,7 +17,11 @@ func TestPaperMakesItsFolder(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	writing := func(f cli.Flag) bool { return slices.Contains(f.Names(), "out") }
 	for _, c := range paperCommand().Subcommands {
+		if !slices.ContainsFunc(c.Flags, writing) {
+			continue // it prints
+		}
 		played := false
 		c.Action = func(x *cli.Context) error {
 			played = true
