@@ -151,24 +151,30 @@ func (x *Rightsizer) consider(m member, in Observations, c *solver.Component) Re
 			c.Need.Memory = max(c.Need.Memory, see.Memory.need(m.buffer, float64(g.Memory), float64(see.MemoryUsed)))
 		}
 	case follow:
-		need := see.Memory.need(m.buffer, float64(g.Memory), float64(see.MemoryUsed))
-		if !see.Memory.Trusted {
-			out.ByUse = see.Memory.Reason
-		}
-		c.Need.Memory = need
-		c.Floor = lowestOf(g, see)
-		v.lowest = c.Floor
-		if underPressure.memory = min(underPressure.memory, float64(g.Memory)); underPressure.memory > max(need, c.Floor) && in.Now.Sub(v.grew) >= rightsizeRest*x.Period { // until then nothing falls, wished for or not
-			c.Need.Memory, c.Required, v.optional = underPressure.memory, max(need, c.Floor), underPressure
-		}
-		if x.shadow && see.MemoryUsed > target {
-			out.ShortMemory = see.MemoryUsed - target
-			v.grew = in.Now // as emergency grant would have it
-			c.Grew = v.grew.Unix()
-		}
+		x.follow(m, in, c, &out, underPressure)
 	}
 	c.InUse = min(inUse, float64(g.Memory))
 	return out
+}
+
+// follow has the memory of a VM follow its forecast, or its use where that is not trusted. underPressure is what it is given because it was short of memory.
+func (x *Rightsizer) follow(m member, in Observations, c *solver.Component, out *Recommendation, underPressure optional) {
+	g, see, v := m.g, in.VMs[m.vm.ID], x.vms[m.vm.ID]
+	need := see.Memory.need(m.buffer, float64(g.Memory), float64(see.MemoryUsed))
+	if !see.Memory.Trusted {
+		out.ByUse = see.Memory.Reason
+	}
+	c.Need.Memory, c.Floor = need, lowestOf(g, see)
+	v.lowest = c.Floor
+	underPressure.memory = min(underPressure.memory, float64(g.Memory))
+	if underPressure.memory > max(need, c.Floor) && in.Now.Sub(v.grew) >= rightsizeRest*x.Period { // until then nothing falls, wished for or not
+		c.Need.Memory, c.Required, v.optional = underPressure.memory, max(need, c.Floor), underPressure
+	}
+	if x.shadow && see.MemoryUsed > out.Target {
+		out.ShortMemory = see.MemoryUsed - out.Target
+		v.grew = in.Now // as emergency grant would have it
+		c.Grew = v.grew.Unix()
+	}
 }
 
 // lowestOf is the memory below which the balloon of a VM does not fall, bytes.
