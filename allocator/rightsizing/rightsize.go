@@ -82,7 +82,7 @@ func (s *Rightsizer) Rightsize(p *Problem, o Options) *Result {
 			x := &s.claim[c]
 			*x = claimOf(&p.Components[c], &p.Apps[i], o)
 			x.inUse = x.required
-			if in := p.Components[c].InUse; in > 0 && !a.Fixed {
+			if in := p.Components[c].InUse; in > 0 {
 				x.inUse, s.exact = min(in, p.Components[c].Request.Memory), false
 			}
 		}

@@ -64,6 +64,7 @@ func (w watched) Report(ctx context.Context, r agent.Report) error {
 		for _, m := range r.Samples {
 			r.Estimates = append(r.Estimates, s.guess(m))
 		}
+		s.uses.reported(r.Samples)
 	}
 	return w.link.Report(ctx, r)
 }
@@ -107,5 +108,8 @@ func (s *sim) watchRightsize() {
 		if vm.PreemptedAt > 0 && vm.Phase == state.Stopped {
 			s.count("looks at VMs that were evicted")
 		}
+	}
+	for _, text := range s.uses.watch(snap) {
+		s.violate("%s", text)
 	}
 }

@@ -70,6 +70,7 @@ type sim struct {
 	group   sync.WaitGroup
 	history *history
 	clients gate
+	uses    uses
 
 	mu          sync.Mutex
 	rng         *rand.Rand
@@ -179,13 +180,14 @@ func (s *sim) count(what string) {
 }
 
 // gate lets many in, or one alone. A goroutine that waits at it waits in simulated time.
-type gate struct{ slots chan struct{} }
+type gate struct{ slots, alone chan struct{} }
 
-func newGate() gate { return gate{make(chan struct{}, 64)} }
+func newGate() gate { return gate{make(chan struct{}, 64), make(chan struct{}, 1)} }
 
 func (g gate) RLock()   { g.slots <- struct{}{} }
 func (g gate) RUnlock() { <-g.slots }
 func (g gate) Lock() {
+	g.alone <- struct{}{} // of two that each had some of the slots neither would get all
 	for range cap(g.slots) {
 		g.slots <- struct{}{}
 	}
@@ -194,6 +196,7 @@ func (g gate) Unlock() {
 	for range cap(g.slots) {
 		<-g.slots
 	}
+	<-g.alone
 }
 
 // leader that serves now, nil if there is none.

@@ -54,17 +54,21 @@ func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in O
 				if still {
 					c.Present.Memory = c.Charged
 					c.Need = c.Present
+					if i == 2 {
+						c.InUse = 1 // byte: it uses nothing here yet, and its move can wait
+					}
 					if v := x.vms[vm.ID]; v != nil && v.generation == vm.Generation {
 						v.seen = true
 					}
 				} else if estimated || vm.Target > 0 {
 					r.rightsized = len(out.VMs)
-					out.VMs = append(out.VMs, x.consider(m, in, &c))
+					if out.VMs = append(out.VMs, x.consider(m, in, &c)); !estimated {
+						c.InUse = 0 // what it has is its own
+					}
 				}
 				if estimated && !still {
 					open.add(c, r)
 				} else {
-					c.InUse = 0
 					fixed.add(c, r)
 				}
 			}
