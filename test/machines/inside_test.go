@@ -21,7 +21,7 @@ func inside(t *testing.T, run string) (output string, share float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := m.Show(t.Context(), os.Stdout, "cd /srv && EVENKEEL_MACHINES=inside ./inside.test -test.v -test.timeout 60m -test.run '^"+run+"$'")
+	out, err := m.Show(t.Context(), os.Stdout, fmt.Sprintf("cd /srv && EVENKEEL_MACHINES=inside ./inside.test -test.v -test.short=%t -test.timeout 60m -test.run '^%s$'", testing.Short(), run))
 	count(out)
 	if err != nil {
 		t.Errorf("%s in the machine: %.400s", run, err)
@@ -39,12 +39,11 @@ func inside(t *testing.T, run string) (output string, share float64) {
 
 func TestConformance(t *testing.T) { inside(t, "TestConformance") }
 
-// What caps may be off by, in cores: on average over all caps, and any one. A busier machine lacks CPU of its own, and shows
-// nothing of caps.
-const (
-	meanError, maxError = 0.02, 0.05
-	calm                = 0.95 // share of the time in which the machine must have been able to run
-)
+// What caps may be off by, in cores: on average over all caps, and any one.
+const meanError, maxError = 0.02, 0.05
+
+// calm is the share of the time in which the machine must have been able to run, for larger errors to be those of caps.
+const calm = 0.95
 
 func TestCaps(t *testing.T) {
 	out, share := inside(t, "TestCaps")
@@ -58,13 +57,18 @@ func TestCaps(t *testing.T) {
 	if highest == 0 {
 		t.Fatal("no table of caps")
 	}
-	if share < calm {
-		left(t, fmt.Sprintf("Errors: other work on this computer kept the machine waiting for %.0f%% of the time", 100*(1-share)))
+	if testing.Short() {
+		left(t, "the caps between", short)
+	}
+	within := mean <= meanError && highest <= maxError
+	if !within && share < calm {
+		left(t, "Errors", fmt.Sprintf("they are larger than they may be (mean %.4f, maximal %.4f cores), but other work on this computer kept the machine waiting for %.0f%% of the time", mean, highest, 100*(1-share)))
 		return
 	}
 	check(t, "Errors", func(t *testing.T) {
-		if mean > meanError || highest > maxError {
+		if !within {
 			t.Errorf("errors of caps: mean %.4f, maximal %.4f cores; want at most %.2f and %.2f", mean, highest, meanError, maxError)
 		}
 	})
+	report("caps: the machine could run for %.0f%% of the time", 100*share)
 }
