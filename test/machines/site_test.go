@@ -87,14 +87,23 @@ func machine(t *testing.T) (*Machine, *site) {
 	}
 	report("%s: restored in %.1f s", t.Name(), time.Since(began).Seconds())
 	t.Cleanup(func() {
-		if t.Failed() {
-			keep(t, m, filepath.Join(s.root, "build", "machines", "logs", t.Name()))
+		select {
+		case <-m.ended:
+		default:
+			if t.Failed() {
+				keep(t, m, s.logs(t))
+			}
 		}
 		if err := m.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return m, s
+}
+
+// logs is where the logs of a test's machine go.
+func (s *site) logs(t *testing.T) string {
+	return filepath.Join(s.root, "build", "machines", "logs", t.Name())
 }
 
 // keep collects the logs of a machine in a directory.
