@@ -24,6 +24,16 @@ func guestMemory(t *testing.T, s Setup) {
 	spec = s.Occupies(spec, throttled)
 	g := &tested{Setup: s, spec: spec, events: watch(t, t.Context(), s.Host)}
 	s.boot(t, spec)
+	if s.Occupied != nil {
+		console, err := s.Host.Console(t.Context(), spec.VM)
+		if err != nil {
+			t.Fatalf("Console: %v", err)
+		}
+		g.says(t, reads(console), s.Occupied(throttled))
+		if err := console.Close(); err != nil {
+			t.Errorf("close the console: %v", err)
+		}
+	}
 	var used int64
 	var reported time.Time
 	g.eventually(t, "the guest reports what it uses, the same in two reports", func() (bool, string) {
