@@ -123,6 +123,15 @@ func (h *Host) Capacity(ctx context.Context) (hypervisor.Capacity, error) {
 	return caps.capacity, nil
 }
 
+// ReportsPages says whether guests give back the memory that they free, without being asked.
+func (h *Host) ReportsPages(ctx context.Context) (bool, error) {
+	caps, err := h.hostCaps(ctx)
+	if err != nil {
+		return false, err
+	}
+	return caps.reportsPages, nil
+}
+
 // List is every active domain. A cap is read back from the control groups and
 // comes out within 1e-5 core of what was set, weights within one share.
 func (h *Host) List(ctx context.Context) ([]hypervisor.VM, error) {

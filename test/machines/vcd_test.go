@@ -89,6 +89,26 @@ func unit(t *testing.T, m *Machine) {
 			t.Errorf("%s domains of type kvm, want 2", got)
 		}
 	})
+	check(t, "HostCheck", func(t *testing.T) {
+		var report struct {
+			Findings []struct{ Check, Level, Text string } `json:"findings"`
+		}
+		text := do(t, m, "vcd check -o json || true")
+		if err := json.Unmarshal([]byte(text), &report); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		levels := map[string]string{}
+		for _, f := range report.Findings {
+			levels[f.Check] = f.Level
+			t.Logf("%s: %s: %s", f.Level, f.Check, f.Text)
+		}
+		want := map[string]string{"kvm": "ok", "cgroups": "ok", "libvirt": "ok", "balloon": "ok", "watchdog": "ok", "confinement": "ok", "moves": "warning"}
+		for name, level := range want {
+			if levels[name] != level {
+				t.Errorf("vcd check says %q of %s, want %q: %s", levels[name], name, level, text)
+			}
+		}
+	})
 	check(t, "CapsInTheKernel", func(t *testing.T) {
 		// 1.75 cores may be used, and the two need one each.
 		await(t, m, "each vCPU has its quota", "cat /sys/fs/cgroup/machine.slice/*.scope/libvirt/vcpu0/cpu.max", func(out string) bool {
