@@ -119,7 +119,7 @@ func TestConformance(t *testing.T) {
 					s.Boot.Cmdline = guestLine(fmt.Sprintf("ek.touch=%d", bytes>>20))
 					return s
 				},
-				Occupied: func(bytes int64) string { return fmt.Sprintf(" touched=%d ", bytes/4096) },
+				Occupied:      func(bytes int64) string { return fmt.Sprintf(" touched=%d ", bytes/4096) },
 				RestartDaemon: func(t *testing.T) { command(t, "systemctl", "restart", "libvirtd") },
 				Reconnect:     func(t *testing.T) hypervisor.Host { return kvmHost(t) },
 				Kill:          func(t *testing.T, id string) { kill(t, h, id) },
