@@ -27,11 +27,10 @@ func inside(t *testing.T, run string) (output string, share float64) {
 			continue
 		}
 		count(out)
-		if err != nil {
-			t.Errorf("%s in the machine: %.400s", run, err)
-		}
-		if resets+bites > 0 {
-			t.Errorf("the machine was reset; its watchdog bit %d times", bites)
+		if err != nil || resets+bites > 0 {
+			check(t, "Ends", func(t *testing.T) {
+				t.Errorf("%s in the machine: %.400v; resets of the machine: %d, of its watchdog: %d", run, err, resets, bites)
+			})
 		}
 		return out, share
 	}
