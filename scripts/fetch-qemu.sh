@@ -4,6 +4,7 @@
 # while they run, so tests of migration lay this one over /usr in their lab hosts
 # (EVENKEEL_QEMU=DIR).
 #
+# Status 3: the archive of packages cannot be reached.
 # It uses package lists of its own: the machine's stay as they are. It does nothing
 # if DIR holds a QEMU already.
 set -euo pipefail
@@ -26,10 +27,7 @@ release=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 [[ -n $release ]] || die "no release name in /etc/os-release"
 
 # The archive that apt uses for the release itself has its backports, too.
-# shellcheck disable=SC2016 # apt fills these in
-archive=$(apt-get indextargets --format '$(CODENAME) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' |
-	awk -v r="$release" '$1 == r && $2 == "main" { print $3; exit }')
-[[ -n $archive ]] || die "apt knows no archive of $release; run apt-get update"
+archive=$(scripts/archive.sh "$release")
 
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT

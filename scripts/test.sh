@@ -8,6 +8,8 @@
 #          servers in real time, and want the CPU that labs take
 #   real   packages whose tests drive the real libvirt and QEMU, that of this machine and that of Debian's backports: chaos
 #          beside what measures no CPU, then what measures it, alone
+#   machines  a host with KVM, cgroup v2, systemd and a watchdog, in a whole emulated Debian (test/machines); its disk is made in a
+#          step before, which is NOT RUN where the archive of packages cannot be reached
 #   fuzz   every fuzz target for EVENKEEL_FUZZTIME executions (default 20000x, fewer where one is slow: executions below)
 # Tests of "real" wait more than they compute. With memory enough chaos runs beside its others, and lint, race and fuzz beside
 # it and "programs", in the order given, at a lower priority. What runs beside others prints when it ends.
@@ -117,6 +119,26 @@ go_test() {
 	"$logs/gotestsum" --format standard-quiet --hide-summary skipped --jsonfile-timing-events "$events" -- -tags "$tags" -timeout "$timeout" "${vet[@]}" "$@" "${packages[@]}"
 }
 
+# machine_image makes what machines needs. It fails unless all is made, or cannot be for want of an archive.
+machine_image() {
+	local status=0
+	{ scripts/fetch-qemu.sh && test/machines/image.sh; } 2> >(tee "$logs/image-errors" >&2) || status=$?
+	if [[ $status -eq 3 ]]; then
+		tail -n 1 "$logs/image-errors" >"$logs/no-machine"
+		return 0
+	fi
+	# Git may not look into a checkout of another user, as that of CI is, unless it is named.
+	[[ $status -eq 0 ]] && GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0=$PWD packaging/build.sh && touch "$logs/machine"
+}
+
+# machines prints at its end what was checked, what was not, and why.
+machines() {
+	local status=0
+	EVENKEEL_MACHINES=1 go_test -count 1 -short -timeout 40m <<<evenkeel/test/machines || status=$?
+	jq -r 'select(.Output) | .Output' "$events" | grep '^machines:' | awk '!seen[$0]++'
+	return "$status"
+}
+
 # executions NAME: how often a fuzz target is called. Executions are counted, not seconds: Go's fuzzer may take the end of its
 # own time for a failure of the target (go.dev/issue/75804). Most targets do thousands a second. Fewer for those that are slow:
 # at each execution the fuzzer reads the counters of all code that is linked, here whole programs, or two servers answer over
@@ -194,6 +216,14 @@ run() {
 		! newer || EVENKEEL_REAL=1 EVENKEEL_QEMU=$PWD/build/qemu stage "conformance and measured moves on the QEMU of backports" \
 			go_test -p 1 -count 1 -run '^Test(Conformance|Moves)$' <<<$'evenkeel/hypervisor/libvirt\nevenkeel/test/cluster'
 		;;
+	machines)
+		stage "the disk of the test machine" machine_image
+		if [[ -e $logs/no-machine ]]; then
+			echo "== NOT RUN: a host with KVM, cgroup v2 and systemd ($(<"$logs/no-machine"))" | tee -a "$logs/summary"
+		elif [[ -e $logs/machine ]]; then
+			stage "a host with KVM, cgroup v2 and systemd" machines
+		fi
+		;;
 	fuzz)
 		stage "fuzzing" fuzz
 		;;
@@ -253,7 +283,7 @@ labs=1
 if [[ $memory -ge 16 ]]; then labs=2; fi
 low=()
 front=()
-for s in "$@"; do if [[ $s == real || $s == programs || $s == unit ]]; then front+=("$s"); else low+=("$s"); fi; done
+for s in "$@"; do if [[ $s == real || $s == programs || $s == unit || $s == machines ]]; then front+=("$s"); else low+=("$s"); fi; done
 if [[ ${#front[@]} -gt 0 && ${#low[@]} -gt 0 && $memory -ge 12 ]]; then
 	(
 		lower_priority

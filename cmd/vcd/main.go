@@ -33,7 +33,7 @@ func app(out, errs io.Writer) *cli.App {
 		Version:         version,
 		HideHelpCommand: true,
 		Description:     "vcd dev runs a whole cluster of one server in this process, for a look, a demo or a single host.\nStopping vcd leaves the VMs running; started again on the same data directory it finds them.",
-		Commands:        []*cli.Command{runCommand(), devCommand(), recoverCommand()},
+		Commands:        []*cli.Command{runCommand(), devCommand(), checkCommand(), recoverCommand()},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return cli.Exit(fmt.Sprintf("there is no command %q; vcd --help lists what there is", c.Args().First()), 2)

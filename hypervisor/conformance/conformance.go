@@ -96,6 +96,9 @@ type Abilities struct {
 
 	// Occupies changes a spec so that its guest, once booted, holds so many bytes besides what its kernel takes.
 	Occupies func(spec hypervisor.Spec, bytes int64) hypervisor.Spec
+	// Occupied is what such a guest prints on its console once it holds them. nil: it holds them once it reports the same use twice,
+	// which a guest that waits for a CPU may do before.
+	Occupied func(bytes int64) string
 }
 
 // Console is one exchange with a guest.

@@ -8,8 +8,10 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// slack of a guest's memory: what its kernel takes and gives back meanwhile, bytes.
-const slack = 16 << 20
+const (
+	slack    = 16 << 20 // of a guest's memory: what its kernel takes and gives back meanwhile, bytes
+	headroom = 12 << 20 // bytes of available memory that a first squeeze leaves: more than the 7 MiB that a guest keeps back for its kernel
+)
 
 // guestMemory takes a guest that holds memory through a squeeze: it says what it has left, follows its balloon as far as it
 // can, and lives when it is asked for more than that.
@@ -22,6 +24,16 @@ func guestMemory(t *testing.T, s Setup) {
 	spec = s.Occupies(spec, throttled)
 	g := &tested{Setup: s, spec: spec, events: watch(t, t.Context(), s.Host)}
 	s.boot(t, spec)
+	if s.Occupied != nil {
+		console, err := s.Host.Console(t.Context(), spec.VM)
+		if err != nil {
+			t.Fatalf("Console: %v", err)
+		}
+		g.says(t, reads(console), s.Occupied(throttled))
+		if err := console.Close(); err != nil {
+			t.Errorf("close the console: %v", err)
+		}
+	}
 	var used int64
 	var reported time.Time
 	g.eventually(t, "the guest reports what it uses, the same in two reports", func() (bool, string) {
@@ -46,7 +58,7 @@ func guestMemory(t *testing.T, s Setup) {
 		}
 	}
 
-	low := min(spec.Memory-8<<20, used+8<<20)
+	low := min(spec.Memory-8<<20, used+headroom)
 	set(low)
 	g.balloonReaches(t, low)
 	g.eventually(t, "it has so much less left", func() (bool, string) {

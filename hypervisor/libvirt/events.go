@@ -230,7 +230,7 @@ func nameOf(dom *libvirt.Domain) (knownVM, error) {
 func (h *Host) remember(uuid string, vm knownVM) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	vm.incoming = vm.incoming || h.known[uuid].incoming
+	vm.incoming, vm.noShare = vm.incoming || h.known[uuid].incoming, h.known[uuid].noShare
 	h.known[uuid] = vm
 }
 

@@ -86,11 +86,12 @@ type Host struct {
 
 var _ hypervisor.Host = (*Host)(nil)
 
-// knownVM is what is remembered of a VM of ours to name it in events.
+// knownVM is what is remembered of a VM of ours to name it in events, and to report each of its troubles once.
 type knownVM struct {
 	hypervisor.Identity
 	name     string
 	incoming bool // on its way in by live migration
+	noShare  bool // its CPU share could not be read when it was last listed
 }
 
 // Open connects to libvirt and keeps connected until Close. It is an error

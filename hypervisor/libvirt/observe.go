@@ -123,6 +123,15 @@ func (h *Host) Capacity(ctx context.Context) (hypervisor.Capacity, error) {
 	return caps.capacity, nil
 }
 
+// ReportsPages says whether guests give back the memory that they free, without being asked.
+func (h *Host) ReportsPages(ctx context.Context) (bool, error) {
+	caps, err := h.hostCaps(ctx)
+	if err != nil {
+		return false, err
+	}
+	return caps.reportsPages, nil
+}
+
 // List is every active domain. A cap is read back from the control groups and
 // comes out within 1e-5 core of what was set, weights within one share.
 func (h *Host) List(ctx context.Context) ([]hypervisor.VM, error) {
@@ -205,16 +214,34 @@ func (h *Host) describe(s *libvirt.DomainStats) (hypervisor.VM, error) {
 	}
 	if unsettled(err) || err != nil && vm.Foreign {
 		// It runs, so it counts; that no cap is known to be in force is what Cap 0 says.
-		if !vm.Foreign {
-			h.log.Warn("CPU share cannot be read", "vm", vm.Identity.VM, "error", err)
-		}
+		h.shareRead(uuid, vm, err)
 		return vm, nil
 	}
 	if err != nil {
 		return vm, err
 	}
+	h.shareRead(uuid, vm, nil)
 	vm.CPU = sc.cpu(vm.VCPUs, h.cgroup, !vm.Foreign)
 	return vm, nil
+}
+
+// shareRead reports a VM of ours whose CPU share cannot be read, once until it can be. A VM that libvirt starts, or that
+// arrives, has no control groups yet: that is no trouble.
+func (h *Host) shareRead(uuid string, vm hypervisor.VM, err error) {
+	if vm.Foreign || vm.State == hypervisor.Incoming {
+		return
+	}
+	h.mu.Lock()
+	known, still := h.known[uuid]
+	first := still && err != nil && !known.noShare
+	if still {
+		known.noShare = err != nil
+		h.known[uuid] = known
+	}
+	h.mu.Unlock()
+	if first {
+		h.log.Warn("CPU share cannot be read", "vm", vm.Identity.VM, "error", err)
+	}
 }
 
 // unsettled says whether a VM's control groups are not there: not yet, or not any more.

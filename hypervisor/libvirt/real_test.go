@@ -217,6 +217,7 @@ func TestConformance(t *testing.T) {
 					spec.Boot.Cmdline = guest.Cmdline(fmt.Sprintf("ek.touch=%d", bytes>>20))
 					return spec
 				},
+				Occupied: func(bytes int64) string { return fmt.Sprintf(" touched=%d ", bytes/4096) },
 				RestartDaemon: func(t *testing.T) {
 					if err := b.lab.StopDaemon(); err != nil {
 						t.Fatal(err)

@@ -34,6 +34,7 @@ var arrows = map[string][]string{
 	"hypervisor/libvirt":     {"hypervisor", "hypervisor/imagefile"},
 	"hypervisor/simulated":   {"hypervisor"},
 	"hypervisor/conformance": {"hypervisor"},
+	"hypervisor/hostcheck":   {"hypervisor"},
 
 	// Files that hold secrets, and files that must be found whole.
 	"internal/secretfile": nil,

@@ -8,7 +8,8 @@
 #   inputs                            what it was made from; the same inputs make no new image
 #
 # Evenkeel's own packages are not in it: tests install them, as an operator does.
-# It needs root, debootstrap, e2fsprogs, qemu-utils and openssh-client, and apt's archive of bookworm.
+# It needs root, debootstrap, e2fsprogs, qemu-utils and openssh-client (scripts/setup.sh machines), and apt's archive of
+# bookworm. Status 3: that cannot be reached.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -33,12 +34,9 @@ if [[ $(cat "$out/inputs" 2>/dev/null) == "$inputs" ]]; then
 fi
 [[ $EUID -eq 0 ]] || die "debootstrap needs root"
 for tool in debootstrap mkfs.ext4 qemu-img ssh-keygen; do
-	command -v "$tool" >/dev/null || die "$tool is missing; as root: apt-get install debootstrap e2fsprogs qemu-utils openssh-client"
+	command -v "$tool" >/dev/null || die "$tool is missing; run scripts/setup.sh machines as root"
 done
-# shellcheck disable=SC2016 # apt fills these in
-mirror=$(apt-get indextargets --format '$(CODENAME) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' |
-	awk '$1 == "bookworm" && $2 == "main" { print $3; exit }')
-[[ -n $mirror ]] || die "apt knows no archive of bookworm; run apt-get update"
+mirror=$("$repo/scripts/archive.sh" bookworm)
 
 packages=(
 	# libpam-systemd: what polkitd depends on, and debootstrap does not find by itself

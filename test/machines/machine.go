@@ -57,7 +57,8 @@ func start(ctx context.Context, img Image, dir string, more ...string) (*Machine
 		"-drive", "if=virtio,format=qcow2,cache=unsafe,file="+m.disk(),
 		"-netdev", "user,id=net,restrict=on,hostfwd=tcp:"+address+"-:22", "-device", "virtio-net-pci,netdev=net,romfile=",
 		"-chardev", "file,id=console,append=on,path="+m.console(), "-serial", "chardev:console",
-		"-qmp", "unix:"+m.path("qmp")+",server=on,wait=off")
+		"-qmp", "unix:"+m.path("qmp")+",server=on,wait=off",
+		"-d", "cpu_reset,guest_errors", "-D", m.path("resets.log"))
 	log, err := os.OpenFile(m.path("qemu.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
@@ -149,7 +150,7 @@ func (m *Machine) answers() bool {
 	return err == nil && string(greeting) == "SSH-"
 }
 
-// Events are those of QEMU of that name, such as WATCHDOG and RESET.
+// Events are those of QEMU of that name, such as WATCHDOG and RESET; all of them if it is "".
 func (m *Machine) Events(name string) []Event { return m.monitor.seen(name) }
 
 // Close cuts the machine's power. Its disk stays as it is.

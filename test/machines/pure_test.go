@@ -38,15 +38,21 @@ func TestWaited(t *testing.T) {
 
 func TestVerdicts(t *testing.T) {
 	passed, failed, skipped := verdicts(`=== RUN   TestConformance
+=== RUN   TestConformance/Migration
+    guest.go:20: waits: for nothing
+    guest.go:23: not tested here: no ability Second
+=== RUN   TestConformance/Silent
 --- FAIL: TestConformance (9.70s)
     --- PASS: TestConformance/NoGuest (0.02s)
         --- PASS: TestConformance/NoGuest/Capacity (0.00s)
     --- SKIP: TestConformance/Migration (0.00s)
+    --- SKIP: TestConformance/Silent (0.00s)
 CAPS --- PASS: no verdict
 --- PASS
 `)
-	if passed != 2 || failed != 1 || !slices.Equal(skipped, []string{"TestConformance/Migration"}) {
-		t.Errorf("%d passed, %d failed, %v skipped", passed, failed, skipped)
+	want := []string{"TestConformance/Migration: not tested here: no ability Second", "TestConformance/Silent: it gave no reason"}
+	if passed != 2 || failed != 1 || !slices.Equal(skipped, want) {
+		t.Errorf("%d passed, %d failed, %q skipped", passed, failed, skipped)
 	}
 }
 

@@ -108,12 +108,12 @@ func (m *monitor) call(ctx context.Context, command string, arguments, result an
 	}
 }
 
-// seen are the events of that name so far.
+// seen are the events of that name so far, or all of them if it is "".
 func (m *monitor) seen(name string) (found []Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range m.events {
-		if e.Name == name {
+		if name == "" || e.Name == name {
 			found = append(found, e)
 		}
 	}

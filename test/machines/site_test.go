@@ -1,6 +1,7 @@
 package machines
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,8 +87,12 @@ func machine(t *testing.T) (*Machine, *site) {
 	}
 	report("%s: restored in %.1f s", t.Name(), time.Since(began).Seconds())
 	t.Cleanup(func() {
-		if t.Failed() {
-			keep(t, m, filepath.Join(s.root, "build", "machines", "logs", t.Name()))
+		select {
+		case <-m.ended:
+		default:
+			if t.Failed() {
+				keep(t, m, s.logs(t))
+			}
 		}
 		if err := m.Close(); err != nil {
 			t.Error(err)
@@ -96,13 +101,24 @@ func machine(t *testing.T) (*Machine, *site) {
 	return m, s
 }
 
+// logs is where the logs of a test's machine go.
+func (s *site) logs(t *testing.T) string {
+	return filepath.Join(s.root, "build", "machines", "logs", t.Name())
+}
+
 // keep collects the logs of a machine in a directory.
 func keep(t *testing.T, m *Machine, dir string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	journal, err := m.Run(ctx, "journalctl -b --no-pager | tail -n 2000; tail -n 50 /var/log/libvirt/qemu/*.log 2>/dev/null || true")
 	err = errors.Join(err, os.MkdirAll(dir, 0o755))
-	for name, text := range map[string]string{"journal": journal, "console": m.Console(), "qemu": m.output()} {
+	var events strings.Builder
+	for _, e := range m.Events("") {
+		fmt.Fprintf(&events, "%s %s %s\n", e.At.Format(time.RFC3339Nano), e.Name, e.Data)
+	}
+	resets, rerr := os.ReadFile(m.path("resets.log"))
+	err = errors.Join(err, rerr)
+	for name, text := range map[string]string{"journal": journal, "console": m.Console(), "qemu": m.output(), "events": events.String(), "resets": string(resets)} {
 		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	t.Logf("logs of the machine are in %s (%v)", dir, err)
@@ -139,7 +155,7 @@ func await(t *testing.T, m *Machine, what, command string, wanted func(out strin
 var tally struct {
 	sync.Mutex
 	passed, failed int
-	skipped        []string
+	left           []string // what was not checked, and why
 	lines          []string
 }
 
@@ -166,13 +182,25 @@ func check(t *testing.T, name string, f func(t *testing.T)) bool {
 	return ok
 }
 
-// left says that a check could not be made, and why.
-func left(t *testing.T, what string) {
+// inFull is a check that the short run leaves out, and says so.
+func inFull(t *testing.T, name string, f func(t *testing.T)) {
 	t.Helper()
-	t.Logf("not checked: %s", what)
+	if testing.Short() {
+		left(t, name, short)
+		return
+	}
+	check(t, name, f)
+}
+
+const short = "the run is short (SHORT=1)"
+
+// left says that something was not checked, and why.
+func left(t *testing.T, what, why string) {
+	t.Helper()
+	t.Logf("not checked: %s: %s", what, why)
 	tally.Lock()
 	defer tally.Unlock()
-	tally.skipped = append(tally.skipped, t.Name()+"/"+what)
+	tally.left = append(tally.left, t.Name()+"/"+what+": "+why)
 }
 
 // count enters the verdicts of a test binary's verbose output.
@@ -182,37 +210,62 @@ func count(output string) {
 	defer tally.Unlock()
 	tally.passed += passed
 	tally.failed += failed
-	tally.skipped = append(tally.skipped, skipped...)
+	tally.left = append(tally.left, skipped...)
 }
 
-// verdicts reads verbose output of go test. Tests with subtests count as one more.
+// verdicts reads verbose output of go test; skipped has names and reasons. Tests with subtests count as one more.
 func verdicts(output string) (passed, failed int, skipped []string) {
+	running, said := "", map[string]string{} // the test that prints, and the last line that each logged
 	for line := range strings.Lines(output) {
-		verdict, rest, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "--- "), ": ")
-		name, _, _ := strings.Cut(rest, " ")
-		if !ok || !strings.HasPrefix(strings.TrimSpace(line), "--- ") {
+		line = strings.TrimSpace(line)
+		if name, ok := cutAny(line, "=== RUN ", "=== NAME ", "=== CONT "); ok {
+			running = strings.TrimSpace(name)
 			continue
 		}
+		verdict, rest, ok := strings.Cut(strings.TrimPrefix(line, "--- "), ": ")
+		if !ok {
+			continue
+		}
+		if !strings.HasPrefix(line, "--- ") {
+			if strings.Contains(verdict, ".go:") {
+				said[running] = rest
+			}
+			continue
+		}
+		name, _, _ := strings.Cut(rest, " ")
 		switch verdict {
 		case "PASS":
 			passed++
 		case "FAIL":
 			failed++
 		case "SKIP":
-			skipped = append(skipped, name)
+			skipped = append(skipped, name+": "+cmp.Or(said[name], "it gave no reason"))
 		}
 	}
 	return passed, failed, skipped
+}
+
+func cutAny(s string, prefixes ...string) (rest string, ok bool) {
+	for _, p := range prefixes {
+		if rest, ok = strings.CutPrefix(s, p); ok {
+			break
+		}
+	}
+	return rest, ok
 }
 
 func TestMain(m *testing.M) {
 	began := time.Now()
 	code := m.Run()
 	if os.Getenv("EVENKEEL_MACHINES") == "1" {
-		fmt.Printf("\nmachines: %d checks passed, %d failed, %d skipped %v, in %s\n", tally.passed, tally.failed, len(tally.skipped), tally.skipped, time.Since(began).Round(time.Second))
+		fmt.Println()
 		for _, line := range tally.lines {
 			fmt.Println("machines:", line)
 		}
+		for _, line := range tally.left {
+			fmt.Println("machines: not checked:", line)
+		}
+		fmt.Printf("machines: %d checks passed, %d failed, %d left out, in %s\n", tally.passed, tally.failed, len(tally.left), time.Since(began).Round(time.Second))
 	}
 	os.Exit(code)
 }

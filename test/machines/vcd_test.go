@@ -89,6 +89,26 @@ func unit(t *testing.T, m *Machine) {
 			t.Errorf("%s domains of type kvm, want 2", got)
 		}
 	})
+	check(t, "HostCheck", func(t *testing.T) {
+		var report struct {
+			Findings []struct{ Check, Level, Text string } `json:"findings"`
+		}
+		text := do(t, m, "vcd check -o json || true")
+		if err := json.Unmarshal([]byte(text), &report); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		levels := map[string]string{}
+		for _, f := range report.Findings {
+			levels[f.Check] = f.Level
+			t.Logf("%s: %s: %s", f.Level, f.Check, f.Text)
+		}
+		want := map[string]string{"kvm": "ok", "cgroups": "ok", "libvirt": "ok", "balloon": "ok", "watchdog": "ok", "confinement": "ok", "moves": "warning"}
+		for name, level := range want {
+			if levels[name] != level {
+				t.Errorf("vcd check says %q of %s, want %q: %s", levels[name], name, level, text)
+			}
+		}
+	})
 	check(t, "CapsInTheKernel", func(t *testing.T) {
 		// 1.75 cores may be used, and the two need one each.
 		await(t, m, "each vCPU has its quota", "cat /sys/fs/cgroup/machine.slice/*.scope/libvirt/vcpu0/cpu.max", func(out string) bool {
@@ -101,13 +121,16 @@ func unit(t *testing.T, m *Machine) {
 		}
 	})
 	pid := func(t *testing.T) string { return do(t, m, "systemctl show --property MainPID --value vcd") }
-	for _, step := range []struct{ name, command string }{
-		{"Restart", "systemctl restart vcd"},
-		{"Kill", "kill -9 $(systemctl show --property MainPID --value vcd)"},
-		{"Upgrade", "apt-get install -q -y --reinstall /srv/packages/evenkeel-vcd_*.deb"},
-		{"LibvirtRestart", "systemctl restart libvirtd; systemctl restart vcd"},
+	for _, step := range []struct {
+		name, command string
+		check         func(*testing.T, string, func(*testing.T))
+	}{
+		{"Restart", "systemctl restart vcd", always},
+		{"Kill", "kill -9 $(systemctl show --property MainPID --value vcd)", always},
+		{"Upgrade", "apt-get install -q -y --reinstall /srv/packages/evenkeel-vcd_*.deb", inFull},
+		{"LibvirtRestart", "systemctl restart libvirtd; systemctl restart vcd", inFull},
 	} {
-		check(t, step.name, func(t *testing.T) {
+		step.check(t, step.name, func(t *testing.T) {
 			old := pid(t)
 			began := time.Now()
 			do(t, m, "%s", step.command)
@@ -117,7 +140,7 @@ func unit(t *testing.T, m *Machine) {
 			goOn(t, m, before)
 		})
 	}
-	check(t, "Stop", func(t *testing.T) {
+	inFull(t, "Stop", func(t *testing.T) {
 		do(t, m, "systemctl stop vcd")
 		if state := do(t, m, "systemctl is-active vcd || true"); state != "inactive" {
 			t.Fatalf("vcd is %s after the stop", state)
@@ -139,6 +162,8 @@ func unit(t *testing.T, m *Machine) {
 		}
 	})
 }
+
+func always(t *testing.T, name string, f func(*testing.T)) { check(t, name, f) }
 
 // watchdog stops vcd while restartable VMs run: the device resets the machine.
 func watchdog(t *testing.T, m *Machine) {
