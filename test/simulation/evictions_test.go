@@ -127,15 +127,15 @@ func (u *uses) needs(vm state.VM, g state.Group, declared bool) int64 {
 	if declared || len(all) == 0 || time.Since(all[len(all)-1].at) > 10*time.Second || vm.Phase != state.Running || vm.MovingTo != "" {
 		return max(charged, g.Memory) // what it uses may not be known
 	}
-	most := g.MemoryMin
+	highest := g.MemoryMin
 	for _, x := range all {
 		switch {
 		case !x.known:
 			return g.Memory
 		case x.pressure:
-			most = max(most, charged+g.Memory/10, x.balloon)
+			highest = max(highest, charged+g.Memory/10, x.balloon)
 		}
-		most = max(most, x.bytes)
+		highest = max(highest, x.bytes)
 	}
-	return min(most, g.Memory)
+	return min(highest, g.Memory)
 }
