@@ -2,6 +2,9 @@ package forecast
 
 import "math"
 
+// TogetherMargin is how much more memory a host keeps than its VMs were seen to use together, as a share of that.
+const TogetherMargin = 0.1
+
 // PastUse is what a VM used of a resource in each of the latest steps, up to as many as Remember says.
 type PastUse struct {
 	used  []float32 // by step, modulo the length

@@ -103,20 +103,26 @@ func (l *hostLoad) measure(stats []hypervisor.Stats, used map[string]float64, li
 	}
 }
 
-// Of what VMs used together: in how many slots, of how many steps each, and how much more is kept. With steps of a minute it is a day in slots of five
-// minutes, as histories have them.
+// Of what VMs used together: in how many slots, of how many steps each. With steps of a minute it is a day in slots of five minutes, as histories have them.
 const (
-	togetherSlots  = 288
-	togetherSteps  = 5
-	togetherMargin = 0.1
+	togetherSlots = 288
+	togetherSteps = 5
 )
+
+// slotWidth is how long a slot is.
+func (l *hostLoad) slotWidth() time.Duration { return togetherSteps * l.step }
+
+// slotOf is the slot of the step that ends at that time.
+func (l *hostLoad) slotOf(end time.Time) int64 {
+	return end.Add(-l.step/2).UnixNano() / int64(l.slotWidth())
+}
 
 // historySteps is how many steps after a VM came what its history says counts too: it may come from another host, or the agent may be new.
 const historySteps = 15
 
 // remember takes in what a VM used of memory in a step that is over.
 func (l *hostLoad) remember(id string, v *vmLoad, m machine, now time.Time) {
-	width := togetherSteps * l.step
+	width := l.slotWidth()
 	v.steps++
 	if v.steps <= historySteps && width == history.FiveMinutes.Step() && l.past != nil {
 		v.past.Remember(togetherSlots)
@@ -126,7 +132,7 @@ func (l *hostLoad) remember(id string, v *vmLoad, m machine, now time.Time) {
 			}
 		}
 	}
-	v.past.Note(now.Add(-l.step/2).UnixNano()/int64(width), v.memory)
+	v.past.Note(l.slotOf(now), v.memory)
 }
 
 // together is the most memory that the VMs here used at the same time in the last day, and a tenth: no forecast of one VM says that several will need theirs
@@ -137,7 +143,7 @@ func (l *hostLoad) together(now time.Time) float64 {
 		all += v.request
 		vms = append(vms, forecast.Neighbor{Request: v.request, Past: &v.past})
 	}
-	return min(all, (1+togetherMargin)*forecast.PeakTogether(vms, now.Add(-l.step/2).UnixNano()/int64(togetherSteps*l.step), togetherSlots))
+	return min(all, (1+forecast.TogetherMargin)*forecast.PeakTogether(vms, l.slotOf(now), togetherSlots))
 }
 
 // inUse is the memory that a guest uses; for a guest that reports nothing, all that it has.

@@ -21,9 +21,6 @@ type Together struct {
 // slackOfUse is what a component is given of memory at least beyond what it uses, as a share of that: below it its balloon does not fall.
 const slackOfUse = 0.2
 
-// togetherMargin is how much more memory is kept than was measured, as a share of it.
-const togetherMargin = 0.1
-
 // The use of a component counts once it was measured for useAfter seconds, and useValues times.
 const (
 	useAfter  = 900
@@ -98,7 +95,7 @@ func (x *Together) keep(c *Cluster, host int32, memory []float64) {
 	if all == 0 {
 		return
 	}
-	peak := (1 + togetherMargin) * forecast.PeakTogether(x.here, int64(c.Ticks), x.day)
+	peak := (1 + forecast.TogetherMargin) * forecast.PeakTogether(x.here, int64(c.Ticks), x.day)
 	share := min(1, max(reserve.Bytes(), peak-has)/all)
 	for s := c.FirstOn(host); s >= 0; s = c.NextOn(s) {
 		memory[s] += share * max(0, c.RequestMemory[s]-memory[s])
