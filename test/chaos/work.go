@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -123,7 +124,7 @@ func (w *Work) counted(ctx context.Context, n int) error {
 				if !h.DaemonRuns() || h.DaemonAnswers(ctx) {
 					continue
 				}
-				w.s.log.Say("hang", h.Name, "libvirtd does not answer, and is killed")
+				w.s.log.Say("hang", h.Name, "libvirtd does not answer, and is killed; its threads: "+h.DaemonThreads(ctx))
 				w.s.log.DaemonKilled(h.Name)
 				if err := h.KillDaemon(); err != nil {
 					return err
@@ -149,7 +150,10 @@ func (w *Work) counted(ctx context.Context, n int) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the guests do not count: %w", err)
+			for _, h := range w.s.Hosts {
+				w.s.log.Say("threads", h.Name, h.DaemonThreads(context.WithoutCancel(ctx)))
+			}
+			return fmt.Errorf("the guests do not count: %w; the time line:\n%s", err, strings.Join(w.s.log.Last(20), "\n"))
 		case <-time.After(200 * time.Millisecond):
 		}
 	}

@@ -96,11 +96,40 @@ func (h *Host) MendDaemon(ctx context.Context) (wrong string, err error) {
 	return wrong, h.StartDaemon(ctx)
 }
 
-// DaemonAnswers says whether libvirtd answers within answerTime.
+// DaemonAnswers says whether libvirtd answers within answerTime what agents ask of it: the figures of all VMs, which it may owe
+// while it still lists them.
 func (h *Host) DaemonAnswers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	return exec.CommandContext(ctx, "virsh", "-q", "-c", h.URI(), "list", "--all").Run() == nil || ctx.Err() == nil
+	for _, ask := range [][]string{{"list", "--all"}, {"domstats", "--nowait", "--state", "--balloon", "--vcpu"}} {
+		if exec.CommandContext(ctx, "virsh", append([]string{"-q", "-c", h.URI()}, ask...)...).Run() != nil && ctx.Err() != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// DaemonThreads says where the threads of libvirtd stand: by gdb where there is one, and otherwise by the kernel.
+func (h *Host) DaemonThreads(ctx context.Context) string {
+	d, runs := h.daemon()
+	if !runs {
+		return "libvirtd does not run"
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, "gdb", "-p", strconv.Itoa(d.PID), "-batch", "-ex", "thread apply all backtrace").Output(); err == nil {
+		return string(out)
+	}
+	var all strings.Builder
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", d.PID))
+	for _, task := range tasks {
+		for _, file := range []string{"comm", "wchan", "syscall"} {
+			text, _ := os.ReadFile(filepath.Join(task, file))
+			fmt.Fprintf(&all, "%s ", strings.TrimSpace(string(text)))
+		}
+		all.WriteString("\n")
+	}
+	return all.String()
 }
 
 // StopDaemon stops libvirtd in good order. VMs run on.
