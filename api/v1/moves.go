@@ -6,7 +6,7 @@ import "time"
 // Many fields: it is one JSON object of the API, whose fields are never removed.
 type Plan struct {
 	ID                 string    `json:"id" doc:"Empty in a dry run."`
-	Kind               string    `json:"kind" enum:"rebalance,drain,room" doc:"rebalance: for a greater minimum yield. drain: to empty a host. room: so that a virtual cluster fits."`
+	Kind               string    `json:"kind" enum:"rebalance,drain,room,memory" doc:"rebalance: for a greater minimum yield. drain: to empty a host. room: so that a virtual cluster fits. memory: so that a host has the memory that its VMs use."`
 	State              string    `json:"state" enum:"proposed,running,done,failed,stopped,superseded" doc:"proposed: nothing moves until it is applied. stopped: no further move begins. superseded: the cluster moved on, and another plan took its place."`
 	Host               string    `json:"host,omitempty" doc:"drain: the host to be emptied."`
 	VirtualCluster     string    `json:"virtualCluster,omitempty" doc:"room: name of the virtual cluster that room is made for."`

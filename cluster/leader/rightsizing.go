@@ -2,9 +2,13 @@ package leader
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"evenkeel/cluster/scheduler/admission"
+	"evenkeel/cluster/scheduler/moves"
+	"evenkeel/cluster/scheduler/rebalance"
 	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
 )
@@ -42,6 +46,31 @@ func (t *term) evaluated(s *state.Snapshot, out rightsizing.Result, now time.Tim
 		t.evaluations.Add(1)
 		t.c.wakeLoop()
 	}
+}
+
+// moveAway has VMs move away from a host that is short of memory. The state may have moved on since it was looked at: then the moves are
+// planned once more.
+func (t *term) moveAway(ctx context.Context, short rightsizing.Shortage, pinned map[string]string) rightsizing.MovesAway {
+	var err error
+	for range 2 {
+		s := t.c.o.State.Snapshot()
+		meta, _ := s.Meta()
+		m := rebalance.PlanMemory(s, short.Host, short.Bytes, t.c.o.Now().UTC(), t.c.o.Period, func() *moves.Fleet {
+			return moves.NewFleet(s, t.env(), t.reports.fleet(s), moves.Options{Pinned: pinned, CopyStorage: meta.Settings.Moves.CopyStorage})
+		})
+		if m.Plan == nil {
+			return rightsizing.MovesAway{Moves: m.Waits, Why: m.Why}
+		}
+		m.Plan.ID, m.Plan.By = t.c.ids.next(), "rightsizing"
+		t.c.log.Info("plan of moves", "kind", m.Plan.Kind, "host", short.Host, "moves", len(m.Plan.Steps), "bytes", m.Plan.Bytes, "text", m.Plan.Text)
+		if err = t.propose(ctx, state.KindMovePlan, state.MovePlanPut{Plan: *m.Plan}); err == nil {
+			return rightsizing.MovesAway{Moves: true}
+		}
+		if !errors.Is(err, state.ErrConflict) {
+			break
+		}
+	}
+	return rightsizing.MovesAway{Why: fmt.Sprintf("plan the moves: %v", err)}
 }
 
 // waitsAgain says whether a VM that was preempted may start again.

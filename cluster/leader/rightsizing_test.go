@@ -28,6 +28,7 @@ type rightsizedHost struct {
 	ahead     time.Duration // its clock is, of the leader's
 	mute      bool          // it forecasts nothing new
 	late      time.Duration // what it forecasts rests on what was measured so long ago
+	other     bool          // there is a second host, h2, without VMs, to which no move ever comes
 	end       func()        // of the term
 }
 
@@ -107,12 +108,31 @@ func (h *rightsizedHost) report() {
 	}
 }
 
+// reportOther reports a host that is empty.
+func (h *rightsizedHost) reportOther() {
+	h.t.Helper()
+	ctx, now := h.t.Context(), time.Now().Add(h.ahead)
+	if _, err := h.Renew(ctx, agent.Renewal{Host: "h2", Boot: "b", At: time.Duration(now.UnixNano())}); err != nil && !strings.Contains(err.Error(), "not found") {
+		h.t.Fatal(err)
+	}
+	want, _, err := h.Desired(ctx, "h2")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := h.Report(ctx, agent.Report{Host: "h2", Capacity: hypervisor.Capacity{CPU: 4, Memory: 8 << 30}, Allowance: agent.Limits{CPU: 4, Memory: 8 << 30}, Overhead: 64 << 20, Reach: true,
+		Running: []agent.Instance{}, Epoch: want.Epoch, Index: want.Index, Samples: []agent.Sample{}}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
 // pass so long, with a report each 10 s.
 func (h *rightsizedHost) pass(d time.Duration) {
 	h.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		time.Sleep(10 * time.Second) // sleep: the bubble's clock
-		h.report()
+		if h.report(); h.other {
+			h.reportOther()
+		}
 		synctest.Wait()
 	}
 }
@@ -311,6 +331,46 @@ func TestRightsizing(t *testing.T) {
 			if vm, g := h.vm(name); vm.Target != 0 || g.Estimated != 0 || g.Allocation != g.CPU {
 				t.Errorf("rightsizing is off: %+v, %+v", vm, g)
 			}
+		}
+	})
+}
+
+// Where another host has room a VM moves, and none is evicted unless the move does not end.
+func TestMovesForMemory(t *testing.T) {
+	recommendationIn(t, func(t *testing.T, h *rightsizedHost) {
+		const gib = 1 << 30
+		h.mode(state.RightsizingSettings{Mode: state.RightsizingOn})
+		h.run("old", state.NeedsEstimated, "core", 4*gib, gib)
+		h.run("young", state.NeedsEstimated, "elastic", 3*gib, gib)
+		h.pass(20 * time.Minute)
+		h.run("more", state.NeedsDeclared, "core", 2*gib, gib)
+		h.other = true
+		h.pass(time.Minute)
+		for _, name := range []string{"old-g-0", "young-g-0"} {
+			h.press[name] = true
+		}
+		h.use["old-g-0"], h.use["young-g-0"] = state.Resources{CPU: 0.2, Memory: 3900 << 20}, state.Resources{CPU: 0.2, Memory: 2 * gib}
+		var plan *state.MovePlan
+		for range 18 {
+			h.pass(10 * time.Second)
+			for _, p := range h.store.Snapshot().MovePlans() {
+				if p.Kind == state.MovesMemory {
+					plan = &p
+				}
+			}
+			if plan != nil {
+				break
+			}
+		}
+		if plan == nil || plan.Host != "h1" || plan.By != "rightsizing" || len(plan.Steps) != 1 || plan.Steps[0].VMName != "more-g-0" || plan.Steps[0].To != "h2" {
+			t.Fatalf("%+v", plan)
+		}
+		if young, _ := h.vm("young-g-0"); young.PreemptedAt != 0 {
+			t.Fatalf("evicted beside a host with room: %+v", young)
+		}
+		h.pass(10 * time.Minute)
+		if young, _ := h.vm("young-g-0"); young.PreemptedAt == 0 || !strings.Contains(young.Reason, "; no VM moves for it: the moves of plan "+plan.ID) {
+			t.Errorf("the move did not end: %+v", young)
 		}
 	})
 }

@@ -19,6 +19,7 @@ const (
 	MovesRebalance MovePlanKind = "rebalance" // a greater minimum yield
 	MovesDrain     MovePlanKind = "drain"     // an empty host
 	MovesRoom      MovePlanKind = "room"      // room for a VC that waits
+	MovesMemory    MovePlanKind = "memory"    // memory for what the VMs of a host use
 )
 
 // MovePlanState says how far a move plan is.
@@ -69,7 +70,7 @@ type MovePlan struct {
 	ID        string        `json:"id"`
 	Kind      MovePlanKind  `json:"kind"`
 	State     MovePlanState `json:"state"`
-	Host      string        `json:"host,omitempty"` // drain: the host to be emptied
+	Host      string        `json:"host,omitempty"` // drain: the host to be emptied; memory: the host that is short of it
 	VC        string        `json:"vc,omitempty"`   // room: id of the VC that it is made for
 	By        string        `json:"by,omitempty"`   // the caller, or the part of the leader, that asked
 	Text      string        `json:"text,omitempty"` // their reason

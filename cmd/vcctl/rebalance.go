@@ -121,7 +121,7 @@ func planBytes(p v1.Plan) string {
 
 // planText is a plan with its moves; of those under way, with what was sent.
 func planText(p v1.Plan, running []v1.Migration, wide bool) string {
-	what := map[string]string{"rebalance": "re-balance", "drain": "empty host " + p.Host, "room": "make room for " + p.VirtualCluster}[p.Kind]
+	what := map[string]string{"rebalance": "re-balance", "drain": "empty host " + p.Host, "room": "make room for " + p.VirtualCluster, "memory": "free memory of host " + p.Host}[p.Kind]
 	if p.ID == "" && len(p.Moves) == 0 { // no plan came of it
 		what, p.State = "", ""
 	}

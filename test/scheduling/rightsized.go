@@ -15,6 +15,8 @@ type Rightsized struct {
 	Use        map[string]state.Resources                  // by VM name
 	Odd        map[string]func(*rightsizing.VMObservation) // edits what is reported, by VM name
 	Last       rightsizing.Result
+	// MoveAway plans moves for a host that is short of memory; nil: no VM moves.
+	MoveAway func(rightsizing.Shortage, map[string]string) rightsizing.MovesAway
 }
 
 func NewRightsized(t TB, mode state.RightsizingMode, hosts ...string) *Rightsized {
@@ -82,7 +84,12 @@ func (c *Rightsized) Minute() rightsizing.Result {
 		}
 		c.keepsLimits(before)
 	}
-	for _, p := range c.Last.Preempt {
+	for _, p := range c.Last.Evictions(func(short rightsizing.Shortage, pressed map[string]string) rightsizing.MovesAway {
+		if c.MoveAway == nil {
+			return rightsizing.MovesAway{Why: "no VM can move here"}
+		}
+		return c.MoveAway(short, pressed)
+	}) {
 		c.evictsForUse(before, in, p)
 		if plan := rightsizing.Preempt(c.Snapshot(), p, c.Now); plan != nil {
 			c.Enact("preempt", plan)

@@ -109,6 +109,11 @@ func (s *sim) watchRightsize() {
 			s.count("looks at VMs that were evicted")
 		}
 	}
+	for _, p := range snap.MovePlans() {
+		if p.Kind == state.MovesMemory {
+			s.count("looks at plans that free memory, " + string(p.State))
+		}
+	}
 	for _, text := range s.uses.watch(snap) {
 		s.violate("%s", text)
 	}

@@ -357,6 +357,35 @@ func (f *Fleet) AddHost(name string, usable state.Resources) bool {
 	return true
 }
 
+// KeepFree asks that so many bytes of a host be free beside what is free there now: plans free them. false: there is no such host.
+func (f *Fleet) KeepFree(at int, bytes float64) bool {
+	if at < 0 || at >= len(f.Hosts) {
+		return false
+	}
+	h := &f.Hosts[at]
+	reserve := allocator.Reserve[float64]{LargestOnly: f.LargestOnly}
+	free := h.Memory - h.Reserve
+	for _, q := range f.Groups {
+		for _, j := range q.Hosts {
+			if j == at {
+				free -= q.Memory
+				reserve.Add(q.Reclaimable)
+			}
+		}
+	}
+	free = max(0, free-reserve.Bytes())
+	h.Cordoned = h.Unavailable != "" // the bytes are no VM that comes
+	if f.Rules == nil {
+		f.Rules = &allocator.Rules{ByCluster: true, Labels: make([]map[string]string, len(f.groups)), Affinity: make([]*allocator.Affinity, len(f.groups))}
+	}
+	f.Groups = append(f.Groups, migration.Group{Name: "memory of host " + h.Name, Count: 1, CPU: capacity.MinCPU, Memory: bytes + free, Hosts: []int{-1}, Bytes: []float64{0}})
+	f.groups = append(f.groups, fleetGroup{vms: []state.VM{{}}})
+	f.Caps = append(f.Caps, 0)
+	f.Rules.Labels = append(f.Rules.Labels, nil)
+	f.Rules.Affinity = append(f.Rules.Affinity, &allocator.Affinity{Require: []string{"host:" + h.Name}})
+	return true
+}
+
 // SetNeed replaces the CPU that each VM of a group needs, cores. Its VC is to have its minimum yield of that.
 func (f *Fleet) SetNeed(group int, cpu float64) {
 	ref := &f.groups[group]

@@ -10,4 +10,7 @@ const (
 	interval     = time.Second   // between two evaluations of whether moves would help
 	maxRoomTries = 4             // VCs of the queue for which room is looked for at a time
 	maxRoomPlans = 2             // plans that one VC is given within a cool-down
+
+	maxMemoryPeriods = 3  // of rightsizing for which moves that free memory may go on, beside the time that they are predicted to take
+	memoryRest       = 10 // periods after moves for memory failed in which no others are planned for the host
 )

@@ -106,6 +106,8 @@ func (r *Runner) Replan(ctx context.Context, s *state.Snapshot, env placement.En
 		} else {
 			instead.Reason = "no VM waits for the room any more"
 		}
+	case state.MovesMemory:
+		instead.Reason = "where memory is short still, rightsizing plans again"
 	default:
 		instead.Reason = "the caller that asked for it has to continue it"
 	}

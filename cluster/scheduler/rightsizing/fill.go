@@ -459,6 +459,9 @@ func (x *Rightsizer) preempt(in Observations, r *solver.Result, out *Result) {
 		}
 		if now[id] = since; in.Now.Sub(since) >= wait {
 			out.Preempt = append(out.Preempt, one)
+			if !slices.ContainsFunc(out.Short, func(h Shortage) bool { return h.Host == one.Host }) {
+				out.Short = append(out.Short, x.shortage(c.Host))
+			}
 		}
 	}
 	x.lost = now

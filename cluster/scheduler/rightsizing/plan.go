@@ -113,8 +113,9 @@ type Preemption struct {
 // Result is the result of an evaluation.
 type Result struct {
 	Mode    state.RightsizingMode
-	Command state.Rightsize // in shadow mode empty
-	Preempt []Preemption
+	Command state.Rightsize  // in shadow mode empty
+	Preempt []Preemption     // where no move helps: see Evictions
+	Short   []Shortage       // the hosts of Preempt, each once
 	VMs     []Recommendation // whose needs are estimated, in shadow mode all; in order of VCs and names
 	// Reclaimed of what was declared, or in shadow mode what would be: cores and bytes.
 	Reclaimed state.Resources

@@ -23,6 +23,8 @@ type Options struct {
 	Unavailable func(*state.Snapshot) map[string]string
 	// Measured is what hosts last measured of VMs, by id.
 	Measured func(*state.Snapshot) map[string]VMObservation
+	// MoveAway has VMs move away from a host that is short of memory, if others have room. The VMs of pinned, by id, stay.
+	MoveAway func(ctx context.Context, short Shortage, pinned map[string]string) MovesAway
 	// Evaluated takes in each result before its changes are proposed.
 	Evaluated func(s *state.Snapshot, r Result, now time.Time)
 }
@@ -101,7 +103,7 @@ func (r *Runner) round(ctx context.Context, x *Rightsizer) error {
 		err = r.o.Propose(ctx, state.KindRightsize, out.Command)
 	}
 	preempted := 0
-	for _, p := range out.Preempt {
+	for _, p := range out.Evictions(func(short Shortage, pressed map[string]string) MovesAway { return r.o.MoveAway(ctx, short, pressed) }) {
 		plan := Preempt(r.o.Snapshot(), p, r.o.Now().UTC())
 		if plan == nil || err != nil {
 			continue
