@@ -90,7 +90,7 @@ func (e *emptying) blockers(out *Drained) {
 		}
 		b := Blocker{Group: f.group[vm], VM: vm - f.first[f.group[vm]], Host: f.home[vm], Cause: ByPinned,
 			Why: "it cannot be moved while it runs", Advice: []Advice{StopIt}}
-		if b.Proved = true; c == left {
+		if b.Proved = c == pinned; c == left {
 			e.explain(&b, vm, at, out.Bytes)
 			e.prove(&b, e.why[vm])
 		}

@@ -80,7 +80,7 @@ func newEmptying(p Problem, d DrainRequest) (*emptying, error) {
 		return nil, fmt.Errorf("budget %v, extra %v, least gain %v, deadline %v: not a number", d.Budget, d.OptionalBytes, d.MinGain, d.Deadline)
 	}
 	if e.steps > 0 {
-		e.orderSteps = min(e.steps, orderSteps)
+		e.orderSteps = min(orderFactor*e.steps, orderSteps)
 	}
 	if e.steps <= 0 || e.steps > askSteps {
 		e.steps = askSteps // for each placement that is asked for

@@ -10,9 +10,11 @@ import (
 )
 
 const (
-	// orderSteps is the most work of the searches of orders of one drain, and stateSteps that of one state that is reached.
-	orderSteps = 100_000_000
-	stateSteps = 60
+	// orderSteps is the most work of the searches of orders of one drain, and no more than orderFactor times Problem.Steps;
+	// stateSteps is that of one state that is reached.
+	orderSteps  = 100_000_000
+	orderFactor = 5
+	stateSteps  = 60
 
 	maxOrderStates = 1_000_000 // that a pass keeps
 	fewOrderStates = 12_000    // that the pass for the fewest bytes keeps
@@ -25,8 +27,8 @@ const (
 // orderWeights are those of the passes that look for any order, and orderShares their parts of the steps.
 // refineWeight is that of the pass that looks for one of fewer bytes then.
 var (
-	orderWeights = [...]float64{30, 100}
-	orderShares  = [...]float64{0.5, 1}
+	orderWeights = [...]float64{30, 5, 100}
+	orderShares  = [...]float64{0.3, 0.6, 1}
 )
 
 const refineWeight = 3
