@@ -14,9 +14,9 @@ import (
 )
 
 var (
-	crowdedSeeds  = flag.Int("crowded", 120, "how many crowded clusters are drained")
+	crowdedSeeds  = flag.Int("crowded", 40, "how many crowded clusters are drained")
 	crowdedFirst  = flag.Uint64("crowded-first", 1, "seed of the first one")
-	crowdedStates = flag.Int("crowded-states", 30_000, "states of the exact search for each drain that is refused")
+	crowdedStates = flag.Int("crowded-states", 10_000, "states of the exact search for each drain that is refused")
 	crowdedLimit  = flag.Duration("crowded-limit", 0, "time limit of that search; 0: none")
 	crowdedEffort = flag.Int64("crowded-effort", 20_000_000, "steps of each drain")
 )
