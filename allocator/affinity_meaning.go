@@ -1,6 +1,10 @@
 package allocator
 
-import "evenkeel/allocator/search"
+import (
+	"math/bits"
+
+	"evenkeel/allocator/search"
+)
 
 // Meaning is what rules say of the groups and hosts of one problem, looked up
 // once, for callers that check changes one by one.
@@ -30,6 +34,19 @@ func (m *Meaning) Allowed(group, host int) bool {
 // Apart says whether a VM of one group may not be on a host with another VM of the other.
 func (m *Meaning) Apart(a, b int) bool {
 	return m.rules.Apart != nil && m.rules.Apart[a] != nil && m.rules.Apart[a][b>>6]>>(b&63)&1 != 0
+}
+
+// ApartFrom are the groups whose VMs may not be on a host with a VM of the group, ascending.
+func (m *Meaning) ApartFrom(group int) (groups []int) {
+	if m.rules.Apart == nil {
+		return nil
+	}
+	for i, set := range m.rules.Apart[group] {
+		for ; set != 0; set &= set - 1 {
+			groups = append(groups, i<<6+bits.TrailingZeros64(set))
+		}
+	}
+	return groups
 }
 
 // Required says whether some group's VMs need VMs of others on their host.

@@ -13,6 +13,10 @@ type Blocker struct {
 	Cause     Cause
 	Why       string   // in words
 	Advice    []Advice // changes that would let it leave, the smallest first
+
+	// Proved: it cannot leave beside those that leave, whatever is moved within the rules and floors. If not, no order of
+	// moves was found, as Why says within how many steps, or the budget does not allow one.
+	Proved bool
 }
 
 // Advice names one change that would let a VM leave.
@@ -63,7 +67,7 @@ func (e *emptying) maximal(vms []int) []int {
 			continue
 		}
 		for _, vm := range unit {
-			e.stuck[vm] = left
+			e.stuck[vm], e.why[vm] = left, e.last
 		}
 	}
 	slices.Sort(evicted)
@@ -86,10 +90,22 @@ func (e *emptying) blockers(out *Drained) {
 		}
 		b := Blocker{Group: f.group[vm], VM: vm - f.first[f.group[vm]], Host: f.home[vm], Cause: ByPinned,
 			Why: "it cannot be moved while it runs", Advice: []Advice{StopIt}}
-		if c == left {
+		if b.Proved = c == pinned; c == left {
 			e.explain(&b, vm, at, out.Bytes)
+			e.prove(&b, e.why[vm])
 		}
 		out.Blockers = append(out.Blockers, b)
+	}
+}
+
+// prove adds to what is said of a VM that stays why no order of moves lets it leave, or how far one was looked for.
+func (e *emptying) prove(b *Blocker, known finding) {
+	switch {
+	case known.proof != "":
+		b.Proved = true
+		b.Why += "; no order of moves changes that: " + known.proof
+	case b.Cause != ByBudget:
+		b.Why += fmt.Sprintf("; no order of moves that changes it was found within %d steps, which proves nothing", known.steps)
 	}
 }
 
@@ -155,7 +171,7 @@ func (e *emptying) explain(b *Blocker, vm int, at []int, spent float64) {
 		b.Advice = []Advice{Advice("allow " + size(over))}
 	default:
 		b.Cause = ByOrder
-		b.Why = "there is room for it only once others have moved, and no order was found in which they can"
+		b.Why = "there is room for it only once others have moved, or without others that leave"
 		b.Advice = []Advice{Advice(fmt.Sprintf("free %s on any other host for a while", size(e.f.of(vm).Memory))), addHost, StopIt}
 	}
 }

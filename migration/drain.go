@@ -68,12 +68,19 @@ type emptying struct {
 	mean     float64
 	broken   []bool // [host]: a rule or the memory is not kept there now
 	stuck    map[int]cause
+	why      map[int]finding // [vm]: of those that are left
+
+	orderSteps int64   // left for searches of orders
+	last       finding // of the last question that found no order
 }
 
 func newEmptying(p Problem, d DrainRequest) (*emptying, error) {
-	e := &emptying{p: p, d: d, leaves: make([]bool, len(p.Hosts)), steps: p.Steps, stuck: map[int]cause{}}
+	e := &emptying{p: p, d: d, leaves: make([]bool, len(p.Hosts)), steps: p.Steps, stuck: map[int]cause{}, why: map[int]finding{}, orderSteps: orderSteps}
 	if math.IsNaN(d.Budget) || math.IsNaN(d.MinGain) || math.IsNaN(d.Deadline) || math.IsNaN(d.OptionalBytes) {
 		return nil, fmt.Errorf("budget %v, extra %v, least gain %v, deadline %v: not a number", d.Budget, d.OptionalBytes, d.MinGain, d.Deadline)
+	}
+	if e.steps > 0 {
+		e.orderSteps = min(orderFactor*e.steps, orderSteps)
 	}
 	if e.steps <= 0 || e.steps > askSteps {
 		e.steps = askSteps // for each placement that is asked for

@@ -16,6 +16,9 @@ func (e *emptying) candidates(vms []int, well bool) []candidate {
 	if len(vms) == 0 {
 		return e.sound([]candidate{{at: slices.Clone(e.f.home)}}, false)
 	}
+	if e.last = (finding{proof: e.impossible(vms)}); e.last.proof != "" {
+		return nil
+	}
 	well = well && e.d.OptionalBytes > 0
 	found := e.simple(vms)
 	few := len(e.f.home) <= someVMs
@@ -55,7 +58,7 @@ func (e *emptying) candidates(vms []int, well bool) []candidate {
 	if found := e.sound(e.taken(&found, s), well); len(found) > 0 {
 		return found
 	}
-	if c := e.searchMoves(vms); c != nil {
+	if c := e.searchOrders(vms); c != nil {
 		return e.sound([]candidate{*c}, false)
 	}
 	return nil

@@ -92,7 +92,7 @@ func (h *shedding) levels() (first, all int) {
 	case n <= 2000:
 		return 16, 160
 	case n <= 20_000:
-		return 12, 100
+		return 12, 120
 	}
 	return 8, 32
 }
@@ -107,8 +107,8 @@ type tried struct {
 	cost  float64
 }
 
-// gain is about what a placement between two would be worth: the yield lost, on
-// average, by budgets of all magnitudes between them. The lower of two levels may
+// gain is about what a placement between two would be worth: the yield lost by budgets between them, weighed by the root of
+// how many magnitudes these have, so that neither few bytes nor a great part of all have most placements. The lower of two levels may
 // be one that was not reached: the lowest that can be is then between them.
 func gain(a, b tried, total float64) float64 {
 	const (
@@ -119,7 +119,7 @@ func gain(a, b tried, total float64) float64 {
 	if b.yield*b.t < 1-sameYield {
 		cost = max(cost, a.cost*unknown)
 	}
-	return max(0, 1/b.t-a.yield) / a.yield * math.Log((cost+small*total)/(a.cost+small*total))
+	return max(0, 1/b.t-a.yield) / a.yield * math.Sqrt(math.Log((cost+small*total)/(a.cost+small*total)))
 }
 
 // run calls found for every placement; it may keep it. The search may end it.
@@ -239,6 +239,17 @@ func (h *shedding) move(vm, to int) {
 	h.at[vm] = to
 }
 
+// ascending compares numbers, none of which is NaN, and then what else differs.
+func ascending(a, b float64, other int) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return other
+}
+
 // maxExchanges is how often two hosts exchange VMs at one level.
 const maxExchanges = 12
 
@@ -253,7 +264,7 @@ func (h *shedding) reach(t float64) {
 			away = append(away, h.cheapest(j, excess)...)
 		}
 	}
-	slices.SortFunc(away, func(a, b int) int { return cmp.Or(cmp.Compare(h.weight[b], h.weight[a]), cmp.Compare(a, b)) })
+	slices.SortFunc(away, func(a, b int) int { return ascending(h.weight[b], h.weight[a], a-b) })
 	// The CPU of those that go is free for others at once, their memory as soon
 	// as they have found a host.
 	for _, vm := range away {
@@ -264,7 +275,7 @@ func (h *shedding) reach(t float64) {
 		order = append(order, freeCPU{t*h.cpu[k]*above - need, k})
 	}
 	h.order = order
-	slices.SortFunc(order, func(a, b freeCPU) int { return cmp.Or(cmp.Compare(a.cpu, b.cpu), cmp.Compare(a.host, b.host)) })
+	slices.SortFunc(order, func(a, b freeCPU) int { return ascending(a.cpu, b.cpu, a.host-b.host) })
 	// lower puts a host where it belongs that has less left than it had at i.
 	lower := func(i int, cpu float64) {
 		x := freeCPU{cpu, order[i].host}
@@ -401,7 +412,7 @@ func (h *shedding) takeBack(level float64) {
 			evicted = append(evicted, vm)
 		}
 	}
-	slices.SortStableFunc(evicted, func(a, b int) int { return cmp.Compare(h.cost[b], h.cost[a]) })
+	slices.SortFunc(evicted, func(a, b int) int { return ascending(h.cost[b], h.cost[a], a-b) })
 	for _, vm := range evicted {
 		if j := h.base[vm]; h.need[j]+h.w(vm) <= level*h.cpu[j]*above && fits(h.used[j]+h.m(vm), h.room[j]) && h.may(vm, j, -1) {
 			h.move(vm, j)

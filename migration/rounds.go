@@ -141,7 +141,7 @@ func (s *placementTable) empty(j int) bool {
 // where they are then.
 func (e *emptying) alone(s *placementTable, hosts []int, minYield float64, examined *int) (r *Batch, stuck []Stuck, after *placementTable, err error) {
 	p := e.p
-	p.Caps = nil
+	p.Caps, p.Steps = nil, max(1, e.orderSteps/orderFactor/int64(maxAlone)) // of each host, so that all together take no longer than one drain
 	p.Groups = slices.Clone(e.p.Groups)
 	for g := range p.Groups {
 		q := &p.Groups[g]

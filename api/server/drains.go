@@ -158,6 +158,6 @@ func (s *Server) drainHost(ctx context.Context, host string, q v1.DrainRequest, 
 
 func blockers(in []leader.Blocker) []v1.Blocker {
 	return each(in, func(b leader.Blocker) v1.Blocker {
-		return v1.Blocker{VM: b.VM, VirtualCluster: b.VC, Why: b.Why, Advice: append([]string{}, b.Advice...)}
+		return v1.Blocker{VM: b.VM, VirtualCluster: b.VC, Why: b.Why, Advice: append([]string{}, b.Advice...), Proved: b.Proved}
 	})
 }

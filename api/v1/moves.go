@@ -124,6 +124,7 @@ type Blocker struct {
 	VirtualCluster string   `json:"virtualCluster" doc:"Name of its virtual cluster."`
 	Why            string   `json:"why" doc:"What keeps it on its host."`
 	Advice         []string `json:"advice" nullable:"false" doc:"What to do about it."`
+	Proved         bool     `json:"proved" doc:"No order of moves lets it leave beside those that do: that is proved. If not, none was found."`
 }
 
 // Drain is how far the drain of a host is.

@@ -290,6 +290,13 @@ func (s *sim) spec(name string, count int) state.VC {
 	vc := state.VC{Name: name, MinYield: 0.2, OnFull: state.Queue, Groups: []state.Group{{Name: "g", Count: count, CPU: min(3.5, (0.5+1.5*k.Float64())*s.o.needs),
 		Memory: int64(1+k.IntN(3)) * 256 << 20, Disk: state.Disk{Ephemeral: true}}}}
 	s.o.rightsize(&vc, k)
+	if q, ok := s.o.sized[name]; ok {
+		g := &vc.Groups[0]
+		g.CPU, g.Memory = 0.3, q.mebibytes<<20-overhead
+		for _, h := range q.avoid {
+			g.Affinity.Avoid = append(g.Affinity.Avoid, "host:"+h)
+		}
+	}
 	if name[0] == 'r' {
 		vc.OnHostLoss = state.RestartOnLoss
 	}

@@ -31,6 +31,7 @@ import (
 //	create|scale VC N, run|stop|delete VC   as a client, until it is answered
 //	move VM H | move any a live migration
 //	drain H|any MIB | undrain H|any | rebalance MIB   as an operator; -1 MiB: no bound
+//	cordon H | uncordon H as an operator
 //	kill VM              its process dies
 //	confirm H            an operator says that a host is dead, while it is
 //	arm | disarm | save | restore | transfer
@@ -55,7 +56,8 @@ func scriptText(steps []step) string {
 	return strings.Join(out, "\n")
 }
 
-// parseScript reads the lines of a scenario. Settings come before the first step.
+// parseScript reads the lines of a scenario. Settings come before the first step. A line "vc NAME MIB [HOST...]" says how much
+// memory each VM of a VC has, with what its host keeps for it, and which hosts it must avoid.
 func parseScript(text string, o *options) error {
 	for n, l := range strings.Split(text, "\n") {
 		l, _, _ = strings.Cut(l, "#")
@@ -81,6 +83,16 @@ func parseLine(f []string, o *options) (err error) {
 		return fmt.Errorf("it has one word")
 	}
 	switch f[0] {
+	case "vc":
+		if len(f) < 3 {
+			return fmt.Errorf("it has no memory")
+		}
+		q := sized{avoid: f[3:]}
+		q.mebibytes, err = strconv.ParseInt(f[2], 10, 64)
+		if o.sized == nil {
+			o.sized = map[string]sized{}
+		}
+		o.sized[f[1]] = q
 	case "seed":
 		o.seed, err = strconv.ParseUint(f[1], 10, 64)
 	case "servers":
@@ -239,6 +251,10 @@ func (s *sim) ask(p step, a, b string) error {
 		return s.move(a, b)
 	case "drain", "undrain", "rebalance":
 		return s.plan(p, a, b)
+	case "cordon", "uncordon":
+		return s.withLeader(func(ctx context.Context, l *serving) error {
+			return l.ctl.Cordon(ctx, a, p.verb == "cordon", "a test", false)
+		})
 	case "kill":
 		for _, host := range s.order {
 			for _, vm := range s.listed(host) {
@@ -339,6 +355,9 @@ func (s *sim) move(name, to string) error {
 //	event KIND NAME [within D]
 //	no KIND NAME              there is no such event
 //	hold on|off [within D]
+//	drained H [within D]      its drain has ended, and its hypervisor runs nothing
+//	staged VM                 it was moved to a host to wait there
+//	failed VM                 one of its moves failed
 func (s *sim) expect(p step) {
 	within := time.Duration(0)
 	args := p.args
@@ -396,6 +415,19 @@ func (s *sim) unexpected(args []string) string {
 		if there != (args[0] == "event") {
 			return fmt.Sprintf("there is such an event: %v", there)
 		}
+	case "drained":
+		if h, _ := snap.Host(args[1]); h.Drain.State != state.DrainDone {
+			return fmt.Sprintf("its drain is %q: %s", h.Drain.State, h.Drain.Text)
+		}
+	case "staged", "failed":
+		for _, p := range snap.MovePlans() {
+			for _, m := range p.Steps {
+				if m.VMName == args[1] && (args[0] == "staged" && m.Staging && m.State == state.StepDone || args[0] == "failed" && m.State == state.StepFailed) {
+					return ""
+				}
+			}
+		}
+		return "no step of a plan is so"
 	case "hold":
 		m, _ := snap.Meta()
 		if m.RecoveryFreeze.On() != (args[1] == "on") {

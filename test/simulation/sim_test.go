@@ -38,11 +38,18 @@ type options struct {
 	lose, repeat   float64
 	slow           float64
 	script         []step
-	quiet          time.Duration // after the last step, for all to come right
-	rightsized     bool          // guests use now more, now less memory, and needs are estimated
-	unhealed       bool          // a scenario that ends as it is
+	quiet          time.Duration    // after the last step, for all to come right
+	sized          map[string]sized // VCs of a scenario, by name
+	rightsized     bool             // guests use now more, now less memory, and needs are estimated
+	unhealed       bool             // a scenario that ends as it is
 	broken         broken
 	verbose        bool
+}
+
+// sized is the memory of each VM of a VC, and the hosts that it must not be on.
+type sized struct {
+	mebibytes int64
+	avoid     []string
 }
 
 // broken is a variant: wrappers around what is tested.

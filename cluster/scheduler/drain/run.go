@@ -39,7 +39,7 @@ type Runner struct {
 
 	// Of Run's goroutine alone, by host.
 	unavailable map[string]time.Time // since when
-	vain        map[string]time.Time // when moves were last planned in vain
+	vain        map[string]time.Time // the interval after this moves are planned again that were planned in vain
 
 	mu    sync.Mutex                 // protects stuck
 	stuck map[string][]moves.Blocker // by host: that were found last
@@ -150,7 +150,7 @@ func (r *Runner) host(ctx context.Context, name string) error {
 	if at, vain := r.vain[name]; vain && env.Now.Sub(at) < interval && s.LoadOf(name).VMs > 0 {
 		return nil // planning takes long among many VMs, and others wait for their turn
 	}
-	planned := false
+	planned, began := false, time.Now()
 	step, err := Next(s, h, w, env, func(supersedes []string, keep map[string]string) *moves.Fleet {
 		planned = true
 		return r.o.Fleet(s, supersedes, keep)
@@ -159,7 +159,7 @@ func (r *Runner) host(ctx context.Context, name string) error {
 		return err
 	}
 	if delete(r.vain, name); planned && step.Stop == nil && (step.Put == nil || step.Put.MovePlan == nil) {
-		r.vain[name] = env.Now
+		r.vain[name] = env.Now.Add(min(maxVain, vainFactor*time.Since(began)))
 	}
 	switch {
 	case step.Put != nil:

@@ -14,6 +14,7 @@ type Blocker struct {
 	VM, VC string // names
 	Why    string
 	Advice []string // what would let it leave
+	Proved bool     // nothing that could be moved would let it leave
 }
 
 // String returns the VM and the reason.
@@ -24,7 +25,7 @@ func (f *Fleet) Blockers(all []migration.Blocker) []Blocker {
 	var out []Blocker
 	for _, b := range all {
 		vm := f.VM(b.Group, b.VM)
-		x := Blocker{ID: vm.ID, VM: vm.Name, VC: f.VC(b.Group).Name, Why: b.Why}
+		x := Blocker{ID: vm.ID, VM: vm.Name, VC: f.VC(b.Group).Name, Why: b.Why, Proved: b.Proved}
 		if b.Cause == migration.ByRules {
 			x.Why += rulesText(f.groups[b.Group].group.Affinity)
 		}
