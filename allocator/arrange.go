@@ -21,7 +21,7 @@ type arrangement struct {
 	movers      []mover
 	on          [][]int32   // [host]: movers there
 	stay        [][]stayers // [host]
-	spare       []float64   // [host]: CPU beside what its VMs must have
+	slackCPU    []float64   // [host]: CPU beside what its VMs must have
 	cpu, memory []float64   // [host]: beside what its VMs need; CPU may be below 0
 	targets     []int32     // hosts that movers are on or may go to
 	work        int         // pairs of hosts that may still be compared
@@ -42,10 +42,10 @@ const arrangeWork = 300_000
 func newArrangement(p *Problem, t tenancy, closed []bool, need []float64) *arrangement {
 	n := len(p.Hosts)
 	x := &arrangement{p: p, of: t.of, closed: closed, need: need, on: make([][]int32, n), stay: make([][]stayers, n),
-		spare: make([]float64, n), cpu: make([]float64, n), memory: make([]float64, n), work: arrangeWork}
+		slackCPU: make([]float64, n), cpu: make([]float64, n), memory: make([]float64, n), work: arrangeWork}
 	for j := range p.Hosts {
 		h := &p.Hosts[j]
-		x.spare[j], x.cpu[j], x.memory[j] = h.CPU, h.CPU, h.Memory
+		x.slackCPU[j], x.cpu[j], x.memory[j] = h.CPU, h.CPU, h.Memory
 	}
 	return x
 }
@@ -64,7 +64,7 @@ func (x *arrangement) add(g, j int) {
 
 func (x *arrangement) charge(g, j int, n float64) {
 	q := &x.p.Groups[g]
-	x.spare[j] -= n * x.need[g]
+	x.slackCPU[j] -= n * x.need[g]
 	x.cpu[j] -= n * q.CPU
 	x.memory[j] -= n * q.Memory
 }
@@ -99,7 +99,7 @@ func (x *arrangement) headroom(j int32, cpu, memory float64) float64 {
 // takes says whether a host takes a VM of group in, once one of group out has left it; -1: none has.
 func (x *arrangement) takes(j int32, in, out int) bool {
 	h := &x.p.Hosts[j]
-	cpu, memory := x.spare[j]-x.need[in], x.memory[j]-x.p.Groups[in].Memory
+	cpu, memory := x.slackCPU[j]-x.need[in], x.memory[j]-x.p.Groups[in].Memory
 	if out >= 0 {
 		cpu, memory = cpu+x.need[out], memory+x.p.Groups[out].Memory
 	}

@@ -9,9 +9,9 @@ import (
 // partnersOf a host are how many hosts at most, those with the most headroom, it swaps VMs with.
 const partnersOf = 32
 
-// relieve moves a VM from host a, or swaps it, so that the less of the two headrooms rises as far as it can, or the greater
+// improve moves a VM from host a, or swaps it, so that the less of the two headrooms rises as far as it can, or the greater
 // one where the less stays. It reports the other host, -1: nothing helps.
-func (x *arrangement) relieve(a int32) int32 {
+func (x *arrangement) improve(a int32) int32 {
 	before := x.headroom(a, 0, 0)
 	lo, hi := math.Inf(-1), math.Inf(-1)
 	var give, get, to int32 = -1, -1, -1
@@ -118,7 +118,7 @@ func (x *arrangement) even() {
 		if a < 0 {
 			return
 		}
-		b := x.relieve(a)
+		b := x.improve(a)
 		switch {
 		case b < 0:
 			stuck[a] = true
@@ -153,15 +153,15 @@ func (x *arrangement) deal() bool {
 		x.take(int32(v))
 	}
 	for _, v := range x.largestFirst(all) {
-		if !x.settle(v, x.closed, 1) {
+		if !x.putBest(v, x.closed, 1) {
 			return false
 		}
 	}
 	return true
 }
 
-// settle puts a VM without a host where the headroom is then the largest, or the smallest for sign -1.
-func (x *arrangement) settle(v int32, closed []bool, sign float64) bool {
+// putBest puts a VM without a host where the headroom is then the largest, or the smallest for sign -1.
+func (x *arrangement) putBest(v int32, closed []bool, sign float64) bool {
 	g := int(x.movers[v].group)
 	q := &x.p.Groups[g]
 	best, to := math.Inf(-1), int32(-1)

@@ -124,7 +124,7 @@ func (x *arrangement) leave(j int, shut []bool) bool {
 		x.take(v)
 	}
 	for _, v := range vms {
-		if x.settle(v, shut, -1) {
+		if x.putBest(v, shut, -1) {
 			continue
 		}
 		for _, v := range vms {
@@ -155,7 +155,7 @@ func (x *arrangement) fill(weight []float64) bool {
 	shut := x.unused(-1)
 	for _, v := range order {
 		g := int(x.movers[v].group)
-		if !x.settle(v, shut, -1) {
+		if !x.putBest(v, shut, -1) {
 			at := x.opened(v, cpu, memory, weight)
 			if at < 0 {
 				return false
@@ -176,7 +176,7 @@ func (x *arrangement) opened(v int32, cpu, memory float64, weight []float64) int
 		if !x.takes(int32(j), g, -1) || !x.welcome(g, j) {
 			continue
 		}
-		all := x.spare[j] >= cpu*(1-roundingSlack) && x.memory[j] >= memory*(1-roundingSlack)
+		all := x.slackCPU[j] >= cpu*(1-roundingSlack) && x.memory[j] >= memory*(1-roundingSlack)
 		if at < 0 || all {
 			at = j
 		}

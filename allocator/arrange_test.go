@@ -134,7 +134,7 @@ func TestPoliciesAgainstEveryPlacement(t *testing.T) {
 		return at
 	}
 	r := rand.New(rand.NewPCG(22, 5))
-	type tally struct{ cases, least, all, worse, yields int }
+	type tally struct{ cases, first, all, worse, yields int }
 	tallies := map[string]*tally{}
 	for range *policyCases {
 		p := policyCase(r)
@@ -196,7 +196,7 @@ func TestPoliciesAgainstEveryPlacement(t *testing.T) {
 				c.cases++
 				best := compareHeadrooms(bestYields, mine) == 0 && (policy == allocator.Spread || math.Abs(bestUsed-used) < 1e-9)
 				if best && (len(rooms) == 0 || math.Abs(bestRooms[0]-rooms[0]) < 1e-7) {
-					c.least++
+					c.first++
 				}
 				if best && compareHeadrooms(bestRooms, rooms) == 0 {
 					c.all++
@@ -211,7 +211,7 @@ func TestPoliciesAgainstEveryPlacement(t *testing.T) {
 		if c.cases == 0 || c.all != c.cases {
 			t.Errorf("%s: not the best in each of %d cases", name, c.cases)
 		}
-		t.Logf("%s: of %d cases %d have the best least headroom and %d all headrooms; %d leave less capacity free, and %d have lower yields", name, c.cases, c.least, c.all, c.worse, c.yields)
+		t.Logf("%s: of %d cases %d have the best least headroom and %d all headrooms; %d leave less capacity free, and %d have lower yields", name, c.cases, c.first, c.all, c.worse, c.yields)
 	}
 }
 

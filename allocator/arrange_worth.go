@@ -103,13 +103,13 @@ func (x *arrangement) keepYields() (undo func()) {
 // require sets the CPU that VMs must have.
 func (x *arrangement) require(need []float64) {
 	x.need = need
-	for j := range x.spare {
-		x.spare[j] = x.p.Hosts[j].CPU
+	for j := range x.slackCPU {
+		x.slackCPU[j] = x.p.Hosts[j].CPU
 		for _, s := range x.stay[j] {
-			x.spare[j] -= float64(s.n) * need[s.group]
+			x.slackCPU[j] -= float64(s.n) * need[s.group]
 		}
 		for _, v := range x.on[j] {
-			x.spare[j] -= need[x.movers[v].group]
+			x.slackCPU[j] -= need[x.movers[v].group]
 		}
 	}
 }
