@@ -258,6 +258,8 @@ func (p *page) filled(t *testing.T, args []string) []string {
 			a = "best"
 		case a == "TIME":
 			a = "1s"
+		case a == "POLICY":
+			a = "pack"
 		case a == "STEPS":
 			a = "1000"
 		case a == "S":
