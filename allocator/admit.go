@@ -158,6 +158,9 @@ func (a *admission) place() (Solution, bool) {
 		return Solution{}, false
 	}
 	s := solutionOf(p, loads, spread(p, loads, false))
+	if arranged, better, ok := a.arrange(loads, s); ok {
+		loads, s = arranged, better
+	}
 	if better, ok := a.prefer(loads, s.MinYield); ok {
 		s = solutionOf(p, better, spread(p, better, false))
 	}

@@ -18,7 +18,7 @@ import (
 func TestAdmitUnderRules(t *testing.T) {
 	admitted, refused := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		p := allocator.Problem{Hosts: drawHosts(t, 5)}
+		p := allocator.Problem{Hosts: drawHosts(t, 5), Policy: drawPolicy(t)}
 		rules := &allocator.Rules{ByCluster: true}
 		for i := range rapid.IntRange(1, 6).Draw(t, "requests") {
 			q := p

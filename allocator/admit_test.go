@@ -230,7 +230,7 @@ func TestAdmitMalformed(t *testing.T) {
 // grow admits drawn clusters one after the other and returns the problem with
 // those that were admitted.
 func grow(t *rapid.T, check func(p allocator.Problem, a allocator.Admission)) allocator.Problem {
-	p := allocator.Problem{Hosts: drawHosts(t, 5)}
+	p := allocator.Problem{Hosts: drawHosts(t, 5), Policy: drawPolicy(t)}
 	for i := range rapid.IntRange(1, 8).Draw(t, "requests") {
 		floor := hundredths(t, "floor", 0, 100)
 		q := p

@@ -100,6 +100,26 @@ func BenchmarkAdmit(b *testing.B) {
 	}
 }
 
+// What the policies cost beside AsFound, where hosts have room and where they are crowded.
+func BenchmarkPolicy(b *testing.B) {
+	for _, load := range []float64{0.25, 0.7} {
+		for policy, name := range []string{"found", "spread", "pack"} {
+			for _, count := range []int{1, 16, 256} {
+				b.Run(fmt.Sprintf("%s/%v/%d", name, load, count), func(b *testing.B) {
+					p := runningVMs(b, load)
+					p.Policy = allocator.Policy(policy)
+					p.Groups = append(p.Groups, allocator.Group{Name: "new", Count: count, CPU: 16 / float64(count), Memory: 16 / float64(count), MinYield: 0.2})
+					for b.Loop() {
+						if a := allocator.Admit(p); !a.Admitted {
+							b.Fatal(a.Summary)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
 // runningVMs is 12 hosts of 32 cores and 128 GiB with 1,000 VMs on them.
 func runningVMs(tb testing.TB, cpu float64) allocator.Problem {
 	r := rand.New(rand.NewPCG(3, 4))

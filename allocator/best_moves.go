@@ -214,6 +214,7 @@ func (b *budgets) end(steps int64, infeasible bool) ([]int32, bool) {
 	if w.highest > 0 {
 		w.weigh(min(1, b.found.yield))
 	}
+	w.arrange(host)
 	w.prefer(host)
 	return host, false
 }

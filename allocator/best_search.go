@@ -13,6 +13,7 @@ func (w *work) search() (host []int32, infeasible bool) {
 		return w.searchMoves()
 	}
 	if host, infeasible = w.once(); host != nil {
+		w.arrange(host)
 		w.prefer(host)
 	}
 	return host, infeasible
@@ -153,20 +154,11 @@ func (w *work) stopped() bool { return w.s.Stop != nil && w.s.Stop() }
 
 // realized is the minimum yield that the placement allows, with the floors kept.
 func (w *work) realized(host []int32) float64 {
-	p := *w.p
-	p.Groups = append([]Group(nil), w.p.Groups...)
-	for g := range p.Groups {
-		p.Groups[g].Hosts = make([]int, p.Groups[g].Count)
-	}
-	for vm, j := range host {
-		p.Groups[w.group[vm]].Hosts[w.task[vm]] = int(j)
-	}
-	loads, _ := countLoads(&p)
-	floor := make([]float64, len(p.Groups))
+	floor := make([]float64, len(w.p.Groups))
 	for g := range floor {
 		floor[g] = w.t.floor[w.t.of[g]]
 	}
-	return maxMin(&p, loads, floor)
+	return maxMin(w.p, w.loadsOf(host), floor)
 }
 
 // Up to someVMs Best asks for a proof, too: it is near. Where moves count there

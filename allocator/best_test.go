@@ -205,6 +205,7 @@ func yieldOf(p allocator.Problem, hosts [][]int, floors []float64) float64 {
 // drawSearch draws a problem of few VMs with everything a search heeds.
 func drawSearch(t *rapid.T) (allocator.Problem, allocator.Search) {
 	p := allocator.Problem{Hosts: drawHosts(t, 3), Groups: drawGroups(t, 4, 6)}
+	p.Policy = drawPolicy(t)
 	s := allocator.Search{Seed: rapid.Uint64().Draw(t, "seed")}
 	sometimes := func(what string) bool { return rapid.IntRange(0, 2).Draw(t, what) == 0 }
 	if sometimes("cordons") {
@@ -315,7 +316,7 @@ func TestMoreBytesNeverGiveLess(t *testing.T) {
 		if rapid.Bool().Draw(t, "exact") {
 			algorithm = allocator.Exact
 		}
-		p := allocator.Problem{Hosts: drawHosts(t, 6), Groups: drawGroups(t, 12, 30)}
+		p := allocator.Problem{Hosts: drawHosts(t, 6), Groups: drawGroups(t, 12, 30), Policy: drawPolicy(t)}
 		if rapid.Bool().Draw(t, "floors") {
 			for g := range p.Groups {
 				p.Groups[g].MinYield = hundredths(t, "floor", 0, 60)

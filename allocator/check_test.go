@@ -129,6 +129,10 @@ func optimum(p allocator.Problem) float64 {
 }
 
 // drawHosts draws 1 to most hosts, equal ones or not.
+func drawPolicy(t *rapid.T) allocator.Policy {
+	return rapid.SampledFrom([]allocator.Policy{allocator.AsFound, allocator.Spread, allocator.Pack}).Draw(t, "policy")
+}
+
 func drawHosts(t *rapid.T, limit int) []allocator.Host {
 	n := rapid.IntRange(1, limit).Draw(t, "hosts")
 	hosts := make([]allocator.Host, n)

@@ -51,6 +51,10 @@ type Group struct {
 type Problem struct {
 	Hosts  []Host
 	Groups []Group
+
+	// Policy of Best, Exact and AdmitUnder. It moves only VMs that have no host, or that move anyway, and lowers no minimum
+	// yield.
+	Policy Policy
 }
 
 // Solution is a placement of all VMs with the CPU that each gets.

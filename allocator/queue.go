@@ -29,7 +29,8 @@ type Queue struct {
 // priority first, of equal ones in the order given, which should be that of age. Each is
 // admitted or refused as AdmitUnder would, beside what runs and what was admitted
 // before it; a request that fits is admitted whatever was refused before it. All VMs
-// of p must have hosts, and r are its rules.
+// of p must have hosts, and r are its rules. It decides what fits, so that the Policy of p
+// does not matter.
 //
 // With explain a refusal says all that Admit says. Without, it has a summary only,
 // and clear cases cost little.

@@ -55,6 +55,7 @@ func TestAdmitQueueIsOneByOne(t *testing.T) {
 	admitted, refused := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		p := grow(t, func(allocator.Problem, allocator.Admission) {})
+		p.Policy = allocator.AsFound // a queue asks what fits
 		ruled := rapid.Bool().Draw(t, "ruled")
 		var rules *allocator.Rules
 		if ruled {

@@ -18,6 +18,9 @@ type Instance struct {
 
 	// MaxMigrationBytes bounds the memory of the VMs that change hosts; nil: no bound.
 	MaxMigrationBytes *float64
+
+	// Placement is "spread", "pack" or "": the one that is found.
+	Placement string
 }
 
 // Host has an amount of CPU and memory, both > 0.
@@ -60,7 +63,7 @@ func (in *Instance) Options() []string {
 	for _, o := range []struct {
 		name string
 		used bool
-	}{{"current", current}, {"maxMigrationBytes", in.MaxMigrationBytes != nil}, {"minYield", minYield}, {"affinity", affinity}} {
+	}{{"current", current}, {"maxMigrationBytes", in.MaxMigrationBytes != nil}, {"minYield", minYield}, {"affinity", affinity}, {"placement", in.Placement != ""}} {
 		if o.used {
 			options = append(options, o.name)
 		}
@@ -68,11 +71,15 @@ func (in *Instance) Options() []string {
 	return options
 }
 
+// policies by the names that files have for them.
+var policies = map[string]allocator.Policy{"": allocator.AsFound, "spread": allocator.Spread, "pack": allocator.Pack}
+
 // Problem is the instance in the allocator's terms: one group per entry, in order.
 func (in *Instance) Problem() allocator.Problem {
 	p := allocator.Problem{
 		Hosts:  make([]allocator.Host, len(in.Hosts)),
 		Groups: make([]allocator.Group, len(in.VirtualClusters)),
+		Policy: policies[in.Placement],
 	}
 	for j, h := range in.Hosts {
 		p.Hosts[j] = allocator.Host{Name: h.Name, CPU: h.CPU, Memory: h.Memory}

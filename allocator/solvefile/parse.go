@@ -269,6 +269,10 @@ func (d decoder) instance(in *Instance) error {
 			var x float64
 			x, err = d.amount()
 			in.MaxMigrationBytes = &x
+		case "placement":
+			if in.Placement, err = d.text(); err == nil && in.Placement != "spread" && in.Placement != "pack" {
+				err = fmt.Errorf("%q is not known (spread and pack are)", in.Placement)
+			}
 		default:
 			err = errUnknown
 		}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -110,7 +111,7 @@ func settingsOf(meta state.Meta) *settingsAnswer {
 }
 
 func settings(s state.Settings) (out v1.ClusterSettings) {
-	s.Moves, s.Rightsizing = s.Moves.WithDefaults(), s.Rightsizing.WithDefaults()
+	s.Moves, s.Rightsizing, s.Placement = s.Moves.WithDefaults(), s.Rightsizing.WithDefaults(), cmp.Or(s.Placement, state.Spread)
 	if err := copySettings(reflect.ValueOf(&out).Elem(), reflect.ValueOf(s)); err != nil {
 		panic("server: settings: " + err.Error()) // durations of the state are no text
 	}

@@ -18,6 +18,7 @@ type ClusterSettings struct {
 	Pool        string              `json:"pool" doc:"Storage pool for a disk that names none."`
 	MinMemory   Size                `json:"minMemory" doc:"Least memory of a VM, bytes."`
 	MaxVMs      int                 `json:"maxVMs" doc:"Most VMs of one virtual cluster."`
+	Placement   string              `json:"placement" enum:"spread,pack" doc:"Of placements with equal yields, spread takes the one with the largest least headroom on hosts, pack the one that leaves most hosts without VMs."`
 	SharedPools []string            `json:"sharedPools" nullable:"false" doc:"Storage pools that hold the same disks on every host."`
 	Moves       MoveSettings        `json:"moves" doc:"When VMs move by live migration, and how."`
 	Rightsizing RightsizingSettings `json:"rightsizing" doc:"Whose needs are estimated, and what is done with that."`
@@ -53,6 +54,7 @@ type SettingsPatch struct {
 	Pool        *string           `json:"pool,omitempty" maxLength:"127" doc:"Storage pool for a disk that names none."`
 	MinMemory   *Size             `json:"minMemory,omitempty" doc:"Least memory of a VM, bytes or a size with a unit."`
 	MaxVMs      *int              `json:"maxVMs,omitempty" minimum:"1" maximum:"1048576" doc:"Most VMs of one virtual cluster."`
+	Placement   *string           `json:"placement,omitempty" enum:"spread,pack" doc:"Of placements with equal yields: the largest least headroom on hosts, or whole hosts that stay free. VMs that run are not moved for it."`
 	SharedPools *[]string         `json:"sharedPools,omitempty" maxItems:"64" doc:"Storage pools that hold the same disks on every host."`
 	Moves       *MovePatch        `json:"moves,omitempty" doc:"When VMs move by live migration, and how."`
 	Rightsizing *RightsizingPatch `json:"rightsizing,omitempty" doc:"Whose needs are estimated, and what is done with that."`

@@ -33,6 +33,7 @@ var settingsThatAct = map[string]struct {
 	"pool":      {func(s *state.Settings) { s.Pool = "fast" }, ordered(func(s hypervisor.Spec) string { return s.Disk.Pool }), "default", "fast"},
 	"minMemory": {func(s *state.Settings) { s.MinMemory = 1 << 30 }, asked(vc("x", 1, 1, 512<<20)), "running", "invalid: groups[0].memory"},
 	"maxVMs":    {func(s *state.Settings) { s.MaxVMs = 1 }, asked(vc("x", 2, 1, 512<<20)), "running", "invalid: groups[0].count"},
+	"placement": {func(s *state.Settings) { s.Placement = state.Pack }, placed, "on 2 hosts", "on 1 hosts"},
 	"sharedPools": {func(s *state.Settings) { s.SharedPools = []string{"default"} }, asked(onDisk(restarted(vc("x", 1, 1, 512<<20)))),
 		"invalid: groups[0].disk", "running"},
 
@@ -169,6 +170,19 @@ func ordered(what func(hypervisor.Spec) string) play {
 		return what(want.VMs[0].Spec)
 	})
 }
+
+// placed is on how many of two hosts two VMs run that come one after the other.
+var placed = hosts([]string{"h2"}, func(c *crew) string {
+	on := map[string]bool{}
+	for _, name := range []string{"a", "b"} {
+		_, err := c.Create(c.t.Context(), vc(name, 1, 1, 512<<20), leader.Call{})
+		c.must(err)
+	}
+	for _, vm := range c.state().VMs() {
+		on[vm.Host] = true
+	}
+	return fmt.Sprintf("on %d hosts", len(on))
+})
 
 // crowded has two VMs on h1 that need so many cores each, and room on h2.
 func crowded(cpu float64) play {

@@ -14,15 +14,25 @@ type Settings struct {
 	Pool      string  `json:"pool"`            // storage pool for a disk that names none
 	MinMemory int64   `json:"minMemory"`       // least memory of a VM, bytes
 	MaxVMs    int     `json:"maxVMs"`          // most VMs of one VC
+	// Placement says which placement is taken of those with equal yields; "": Spread.
+	Placement Placement `json:"placement,omitempty"`
 	// SharedPools are storage pools that hold the same disks on every host.
 	SharedPools []string            `json:"sharedPools,omitempty"`
 	Moves       MoveSettings        `json:"moves,omitzero"`
 	Rightsizing RightsizingSettings `json:"rightsizing,omitzero"`
 }
 
+// Placement says which placement is taken of those with equal yields.
+type Placement string
+
+const (
+	Spread Placement = "spread" // the largest least headroom on hosts
+	Pack   Placement = "pack"   // whole hosts stay free
+)
+
 // DefaultSettings returns the settings of a cluster that no operator has changed.
 func DefaultSettings() Settings {
-	return Settings{MinYield: 0.5, OnFull: Queue, Image: "tiny", Pool: "default", MinMemory: 64 << 20, MaxVMs: 4096}
+	return Settings{MinYield: 0.5, OnFull: Queue, Image: "tiny", Pool: "default", MinMemory: 64 << 20, MaxVMs: 4096, Placement: Spread}
 }
 
 // SettingsPut replaces the cluster's settings.
@@ -65,6 +75,8 @@ func (b *SettingsPut) valid() error {
 		return fmt.Errorf("settings: moves: %d bytes, %d bytes per second, %d per host, %d in all: %w", m.MaxBytes, m.Bandwidth, m.PerHost, m.Total, ErrInvalid)
 	case s.MinYield < 0 || s.MinYield > 1 || s.OnFull != Queue && s.OnFull != Reject || !isMemory(s.MinMemory) || s.MaxVMs < 0:
 		return fmt.Errorf("settings: minimum yield %v, on full %q, %d bytes, %d VMs: %w", s.MinYield, s.OnFull, s.MinMemory, s.MaxVMs, ErrInvalid)
+	case s.Placement != "" && s.Placement != Spread && s.Placement != Pack:
+		return fmt.Errorf("settings: placement %q: %w", s.Placement, ErrInvalid)
 	}
 	return s.Rightsizing.valid()
 }

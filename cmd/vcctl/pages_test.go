@@ -130,7 +130,8 @@ func newPage(t *testing.T, lines []clidoc.Line) *page {
 	for _, l := range lines {
 		needs = append(needs, l.Args...)
 	}
-	if !slices.Contains(needs, "create") { // virtual clusters that the page is about
+	p.must(t, "cluster", "settings", "set", "placement=pack") // all VMs on h1, as the pages have it
+	if !slices.Contains(needs, "create") {                    // virtual clusters that the page is about
 		p.must(t, "vc", "create", "-f", filepath.Join(dir, "render.yaml"), "--wait")
 		p.must(t, "vc", "create", "-f", filepath.Join(dir, "web.yaml"), "--wait")
 	}
@@ -257,6 +258,8 @@ func (p *page) filled(t *testing.T, args []string) []string {
 			a = "best"
 		case a == "TIME":
 			a = "1s"
+		case a == "POLICY":
+			a = "pack"
 		case a == "STEPS":
 			a = "1000"
 		case a == "S":

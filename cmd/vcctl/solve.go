@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -39,6 +40,7 @@ type settings struct {
 	timeLimit time.Duration // per instance
 	effort    int64         // steps per instance
 	seed      int64
+	placement string // instead of the file's
 }
 
 // solvers are the known algorithms. The first is the default.
@@ -72,6 +74,7 @@ func solveCommand() *cli.Command {
 			&cli.DurationFlag{Name: "time-limit", Usage: "wall `TIME` per instance for best and exact: the best so far is the answer"},
 			&cli.Int64Flag{Name: "effort", Usage: "`STEPS` of work per instance for best and exact, about 10 ns each: answers can be repeated exactly; for gb and sgb: placement attempts"},
 			&cli.Int64Flag{Name: "seed", Usage: "seed of algorithms that draw"},
+			&cli.StringFlag{Name: "placement", Usage: "for best and exact, of placements with equal yields: spread, the largest least headroom on hosts, or pack, most capacity on hosts without VMs; not given: the file's, or the one found"},
 			&cli.BoolFlag{Name: "batch", Usage: "one object per line"},
 		},
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return badInput(err) },
@@ -92,7 +95,7 @@ func runSolve(c *cli.Context) error {
 	}
 	defer closeInput()
 	out := bufio.NewWriter(c.App.Writer)
-	set := settings{timeLimit: c.Duration("time-limit"), effort: c.Int64("effort"), seed: c.Int64("seed")}
+	set := settings{timeLimit: c.Duration("time-limit"), effort: c.Int64("effort"), seed: c.Int64("seed"), placement: c.String("placement")}
 	if c.Bool("batch") {
 		err = solveBatch(s, set, bufio.NewReaderSize(in, 1<<16), out)
 	} else {
@@ -118,9 +121,15 @@ func chosenSolver(c *cli.Context) (*solver, error) {
 	if c.IsSet("effort") && c.Int64("effort") <= 0 {
 		return nil, errors.New("--effort must be greater than 0")
 	}
+	if by := c.String("placement"); c.IsSet("placement") && by != "spread" && by != "pack" {
+		return nil, fmt.Errorf("unknown --placement %q (known: spread, pack)", by)
+	}
 	name := c.String("algorithm")
 	for i := range solvers {
 		if solvers[i].name == name {
+			if c.IsSet("placement") && !solvers[i].options {
+				return nil, fmt.Errorf("algorithm %s does not take --placement", name)
+			}
 			return &solvers[i], nil
 		}
 	}
@@ -220,6 +229,7 @@ func (s *solver) answer(data []byte, set settings) *solvefile.Result {
 		return r
 	}
 	r.Instance = in
+	in.Placement = cmp.Or(set.placement, in.Placement)
 	start := time.Now()
 	s.solve(in, r, set)
 	r.ElapsedSeconds = time.Since(start).Seconds()

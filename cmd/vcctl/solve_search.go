@@ -127,7 +127,8 @@ func placeByMoves(p allocator.Problem, s allocator.Search, limit time.Duration) 
 	found.UpperBound = max(found.UpperBound, solution.MinYield)
 	if solution.MinYield >= found.UpperBound-provedAt {
 		found.Verdict = allocator.Optimal
-		found.proved = !prefers(s.Rules) // the search for placements heeds what is preferred
+		// The search for placements heeds what is preferred, and the policy.
+		found.proved = !prefers(s.Rules) && p.Policy == allocator.AsFound
 	}
 	return found
 }

@@ -447,3 +447,39 @@ func BenchmarkSolveBatch(b *testing.B) {
 		}
 	}
 }
+
+// The flag stands above the file, and algorithms that know no policy refuse both.
+func TestSolvePlacement(t *testing.T) {
+	const in = `{%s"hosts": [{"name": "a", "cpu": 4, "memory": 4}, {"name": "b", "cpu": 4, "memory": 4}], "virtualClusters": [{"name": "x", "count": 2, "cpu": 1, "memory": 1}]}`
+	for _, c := range []struct {
+		file   string
+		args   []string
+		hosts  int
+		status int
+	}{
+		{``, []string{"--placement", "spread"}, 2, 0},
+		{``, []string{"--placement", "pack"}, 1, 0},
+		{`"placement": "pack", `, nil, 1, 0},
+		{`"placement": "pack", `, []string{"--placement", "spread"}, 2, 0},
+		{`"placement": "pack", `, []string{"--algorithm", "exact"}, 1, 0},
+		{`"placement": "heap", `, nil, 0, 2},
+		{``, []string{"--placement", "heap"}, 0, 2},
+		{``, []string{"--placement", "pack", "--algorithm", "mcb8"}, 0, 2},
+		{`"placement": "pack", `, []string{"--algorithm", "mcb8"}, 0, 2},
+	} {
+		out, message, status := runSolver(t, strings.NewReader(fmt.Sprintf(in, c.file)), c.args...)
+		if status != c.status {
+			t.Errorf("%q %q: status %d: %s", c.file, c.args, status, message)
+		}
+		if status != 0 {
+			continue
+		}
+		on := map[string]bool{}
+		for _, p := range decodeAnswers(t, out)[0].Placements {
+			on[p.Host] = true
+		}
+		if len(on) != c.hosts {
+			t.Errorf("%q %q: on %d hosts, want %d", c.file, c.args, len(on), c.hosts)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -34,6 +35,7 @@ type hostCapacity struct {
 	ruled    bool            // some of its VMs have rules, which a new one may break
 	unfair   bool            // some of its VMs have not the share that they need, or are lost
 	closed   bool
+	inUse    bool // it has VMs, or expects some
 	// What its VMs with estimated needs would take more if all of them needed what they declared: cores, bytes.
 	declaredExcess state.Resources
 }
@@ -94,6 +96,7 @@ func (r *CapacityIndex) Free(s *state.Snapshot, host string) state.Resources {
 func capacityOf(s *state.Snapshot, h *state.Host, expected []string) *hostCapacity {
 	one := &hostCapacity{host: h.Name, version: h.Version, ledger: s.LedgerOf(h.Name), overhead: h.VMOverhead, minYield: 1, closed: h.Cordoned || h.Lost.Proof != ""}
 	s.EachVMOn(h.Name, func(vm *state.VM) bool {
+		one.inUse = one.inUse || vm.ConsumesResources()
 		vc, ok := s.SharedVC(vm.VC)
 		if !ok {
 			return true
@@ -132,6 +135,7 @@ func (one *hostCapacity) expect(s *state.Snapshot, h *state.Host, ids []string) 
 		}
 		vc, _ := s.VC(vm.VC)
 		g, _ := vc.GroupOf(vm)
+		one.inUse = true
 		one.ledger.Add(vm.ChargeOn(*h, g))
 		if vm.Target > 0 {
 			one.declaredExcess.Memory += max(0, g.Memory-vm.CountedMemory(g))
@@ -147,13 +151,16 @@ func (one *hostCapacity) expect(s *state.Snapshot, h *state.Host, ids []string) 
 // Where needs are estimated it grants no more of a host than would be free if all its VMs needed what they declared, whatever
 // Env.Margin is. It heeds the availability that hosts report.
 //
-// Each VM goes where most is left, so that many that come at once start side by side.
+// Each VM goes where most is left, so that many that come at once start side by side; with the placement pack it goes to a host
+// with VMs if one of them takes it, else to the smallest.
 func (r *CapacityIndex) TryFastPath(s *state.Snapshot, vc state.VC, env placement.Env, shut func(host string) bool) (Answer, bool) {
 	r.follow(s)
 	special := func(g state.Group) bool { return !g.Affinity.Empty() || g.CPU < capacity.MinCPU }
 	if len(r.list) < minFastPathHosts || slices.ContainsFunc(vc.Groups, special) {
 		return Answer{}, false
 	}
+	meta, _ := s.Meta()
+	pack := meta.Settings.Placement == state.Pack
 	lowest := 1.0
 	for _, one := range r.list {
 		lowest = min(lowest, one.minYield)
@@ -180,7 +187,11 @@ func (r *CapacityIndex) TryFastPath(s *state.Snapshot, vc state.VC, env placemen
 			if cpu < 0 || memory < 0 {
 				continue
 			}
-			if left := min(cpu/one.ledger.Usable.CPU, float64(memory)/float64(one.ledger.Usable.Memory)); left > highest && !shut(one.host) {
+			left := min(cpu/one.ledger.Usable.CPU, float64(memory)/float64(one.ledger.Usable.Memory))
+			if pack {
+				left = one.packRank(left, took[one] != nil)
+			}
+			if left > highest && !shut(one.host) {
 				best, highest = one, left
 			}
 		}
@@ -204,10 +215,19 @@ func (r *CapacityIndex) TryFastPath(s *state.Snapshot, vc state.VC, env placemen
 			plan.Allocations = append(plan.Allocations, state.Allocation{VC: vc.ID, Group: g.Name, CPU: g.CPU})
 		}
 	}
-	d := state.Decision{At: env.Now, Admitted: true, Summary: fitsText(lowest, 1), MinYield: lowest, UpperBound: 1, Basis: s.Index()}
+	d := state.Decision{At: env.Now, Admitted: true, Summary: fitsText(lowest, 1) + "; placement " + string(cmp.Or(meta.Settings.Placement, state.Spread)), MinYield: lowest, UpperBound: 1, Basis: s.Index()}
 	vc.Decision = d
 	plan.VC, plan.AffectedHosts, plan.Text = &vc, placement.SortedNames(affected), d.Summary
 	return Answer{Plan: &plan, Decision: d}, true
+}
+
+// packRank orders hosts by what would be left, a share in [0, 1], for the placement pack: those with VMs, most left first, then
+// the others, least left first. taken: the request has put VMs there.
+func (one *hostCapacity) packRank(left float64, taken bool) float64 {
+	if one.inUse || taken {
+		return 1 + left
+	}
+	return -left
 }
 
 // Steady says that there is nothing to decide: no VC waits, nothing is lost, every VM that runs has all that it needs, and no

@@ -64,7 +64,7 @@ func NewProblem(s *state.Snapshot, skip ...string) *Problem {
 		p.overhead = max(p.overhead, h.VMOverhead)
 	}
 	m, _ := s.Meta()
-	p.minMemory = m.Settings.MinMemory
+	p.minMemory, p.Policy = m.Settings.MinMemory, PolicyOf(m.Settings)
 	p.reserve = allocator.NewReserves[int64](len(p.Rows), !m.Settings.Rightsizing.Runs(state.StageReserve))
 	for i, h := range p.Rows {
 		free := h.Usable()

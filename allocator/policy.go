@@ -1,0 +1,178 @@
+package allocator
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Policy says which placement is taken of those with equal minimum yields. Spread and Pack compare the yields of all virtual
+// clusters first, the lowest first (lexicographic max-min); all VMs of a host count with the yield that it can give to each.
+type Policy int
+
+const (
+	AsFound Policy = iota // the one that the search ends with
+	Spread                // the largest least headroom of the hosts; then the largest of the second least, and so on
+	Pack                  // the most capacity on hosts without VMs; then as Spread, among the other hosts
+)
+
+// sameHeadroom is the difference, as a share of a host, under which headrooms are equal.
+const sameHeadroom = 1e-9
+
+// run arranges the movers by the policy. false: nothing has changed.
+func (x *arrangement) run(policy Policy) bool {
+	if len(x.movers) == 0 {
+		return false
+	}
+	x.aim(policy)
+	found := x.hosts()
+	switch policy {
+	case Spread:
+		x.spread()
+		x.all(nil)
+	case Pack:
+		if x.yields() != nil {
+			x.spread()
+			x.all(nil)
+		}
+		undo := x.keepYields()
+		x.pack()
+		undo()
+		x.all(x.weights())
+	}
+	return !slices.Equal(found, x.hosts())
+}
+
+// arrange is a placement of the request by the policy, beside what stays, that gives no virtual cluster less; ok: it differs.
+func (a *admission) arrange(loads [][]load, s Solution) (arranged [][]load, better Solution, ok bool) {
+	p := a.p
+	if p.Policy == AsFound || a.asked == 0 || a.asked > maxArranged {
+		return nil, s, false
+	}
+	a.needAt(s.MinYield)
+	x := newArrangement(p, a.t, a.pk.closed, a.need)
+	if a.ruled != nil {
+		x.rules = newBoard(p, a.rules, a.fixed, a.need)
+	}
+	arranged = make([][]load, len(p.Groups))
+	for g := range loads {
+		for _, l := range a.fixed[g] {
+			x.keep(g, l.host, l.n)
+		}
+		if a.unplaced[g] == 0 {
+			continue
+		}
+		here := make(map[int]int, len(a.fixed[g]))
+		for _, l := range a.fixed[g] {
+			here[l.host] = l.n
+		}
+		for _, l := range loads[g] {
+			for range l.n - here[l.host] {
+				x.add(g, l.host)
+			}
+		}
+	}
+	if !x.run(p.Policy) {
+		return nil, s, false
+	}
+	copy(arranged, loads)
+	for g, n := range a.unplaced {
+		if n > 0 {
+			arranged[g] = slices.Clone(a.fixed[g])
+		}
+	}
+	for _, v := range x.movers {
+		arranged[v.group] = withOne(arranged[v.group], int(v.host))
+	}
+	better = solutionWith(p, a.t, spread(p, arranged, false), divide(p, arranged, a.t), s.UpperBound)
+	if better.MinYield < s.MinYield-sameMinYield || len(better.Shortfall) > len(s.Shortfall) || overfull(p, memoryUsed(p, arranged), memoryUsed(p, loads)) {
+		return nil, s, false // rounding
+	}
+	return arranged, better, true
+}
+
+// sameMinYield is what rounding may take from a minimum yield.
+const sameMinYield = 1e-12
+
+// maxArranged is up to how many VMs of a request the policy arranges.
+const maxArranged = 1 << 15
+
+// withOne adds one VM on host j.
+func withOne(loads []load, j int) []load {
+	at, there := slices.BinarySearchFunc(loads, j, func(l load, j int) int { return cmp.Compare(l.host, j) })
+	if there {
+		loads[at].n++
+		return loads
+	}
+	return slices.Insert(loads, at, load{j, 1})
+}
+
+// overfull says whether a host has less memory than its VMs need, and than they needed before.
+func overfull(p *Problem, used, before []float64) bool {
+	for j := range used {
+		if used[j] > before[j] && used[j] > p.Hosts[j].Memory*(1+roundingSlack) {
+			return true
+		}
+	}
+	return false
+}
+
+// arrange arranges the VMs of the model that have no host, or that move anyway, in host.
+func (w *work) arrange(host []int32) {
+	p := w.p
+	if p.Policy == AsFound || len(host) > maxSearchedArranged || w.stopped() {
+		return
+	}
+	need := make([]float64, len(p.Groups))
+	y := w.realized(host)
+	for g := range need {
+		need[g] = max(y, w.t.floor[w.t.of[g]]) * p.Groups[g].CPU
+	}
+	closed := make([]bool, len(p.Hosts))
+	for j := range closed {
+		closed[j] = p.Hosts[j].Cordoned
+	}
+	x := newArrangement(p, w.t, closed, need)
+	if w.s.Rules != nil {
+		x.rules = newBoard(p, w.s.Rules, nil, need)
+	}
+	var vms []int
+	for vm, j := range host {
+		if g := int(w.group[vm]); w.home[vm] == j {
+			x.keep(g, int(j), 1)
+			if x.rules != nil {
+				x.rules.put(g, int(j))
+			}
+		} else {
+			x.add(g, int(j))
+			vms = append(vms, vm)
+		}
+	}
+	if !x.run(p.Policy) {
+		return
+	}
+	other := slices.Clone(host)
+	for i, vm := range vms {
+		other[vm] = x.movers[i].host
+	}
+	// Where moves count a higher yield is passed over, too: a greater budget, for which it may not be found, must not give less.
+	if after := w.realized(other); w.m.Check(other) && after >= y-sameMinYield && (!w.moves || after <= y+sameMinYield) {
+		copy(host, other)
+	}
+}
+
+// maxSearchedArranged is up to how many VMs Best and Exact arrange.
+const maxSearchedArranged = 100_000
+
+// loadsOf is where the VMs of the model are, by group.
+func (w *work) loadsOf(host []int32) [][]load {
+	p := *w.p
+	p.Groups = slices.Clone(w.p.Groups)
+	for g := range p.Groups {
+		p.Groups[g].Hosts = make([]int, p.Groups[g].Count)
+	}
+	for vm, j := range host {
+		p.Groups[w.group[vm]].Hosts[w.task[vm]] = int(j)
+	}
+	loads, _ := countLoads(&p)
+	return loads
+}
