@@ -101,6 +101,8 @@ func parseLine(f []string, o *options) (err error) {
 		o.hosts, err = strconv.Atoi(f[1])
 	case "clients":
 		o.clients, err = strconv.Atoi(f[1])
+	case "placement":
+		o.settings.Placement = state.Placement(f[1])
 	case "watchdogs":
 		var d time.Duration
 		d, err = time.ParseDuration(f[1])
