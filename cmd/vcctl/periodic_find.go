@@ -16,7 +16,8 @@ func (t *tool) periodicFindCommand() *cli.Command {
 		Name: "find", Usage: "find jobs that come again among past runs, without a server", ArgsUsage: "[FILE|-]",
 		Description: "Reads runs from FILE or, with - or no FILE, from standard input: one JSON object a line, in any order,\n" +
 			"{\"name\": \"render-2026-11-22\", \"begin\": \"2026-11-22T02:00:10+01:00\"}, and where they are known owner, job (the name that\n" +
-			"the owner gave all runs), kind (what distinguishes jobs of one name) and end. Prints the jobs with their period, when\n" +
+			"the owner gave all runs), kind (what distinguishes jobs of one name) and end. What 'vcsim whatif --sign-off' reads of a run,\n" +
+			"such as its usage, is passed over. Prints the jobs with their period, when\n" +
 			"they come again as a rule of RFC 5545, and when they come next after their last run. Runs of one owner, kind and name\n" +
 			"count as one job's where only numbers and dates in the name differ. At least 8 runs make a job.\n" +
 			"Exit status: 0 done, also if there is no job; 2 bad input.\n\n" +

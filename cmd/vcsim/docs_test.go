@@ -41,7 +41,7 @@ func TestCommandsInPages(t *testing.T) {
 
 // The reference has every flag of the commands that it lists options of.
 func TestReferenceHasEveryFlag(t *testing.T) {
-	for name, page := range map[string]string{"run": "simulator.md", "forecast": "forecasts.md", "paper morpheus": "simulator.md"} {
+	for name, page := range map[string]string{"run": "simulator.md", "forecast": "forecasts.md", "paper morpheus": "simulator.md", "whatif": "simulator.md"} {
 		text, err := os.ReadFile("../../docs/reference/" + page)
 		if err != nil {
 			t.Fatal(err)

@@ -24,7 +24,7 @@ func whatifCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "whatif",
 		Usage:     "play a cluster's own history under other settings",
-		UsageText: "vcsim whatif [--settings NAME...] [--more 30] [--without HOST...] [--add N] FILE",
+		UsageText: "vcsim whatif [--settings NAME...] [--more 30] [--without HOST...] [--add N] FILE\nvcsim whatif --sign-off [--runs RUNS] [--miss 0.05] [--deadline JOB=2h...] [--without HOST...] [--add N] FILE",
 		Description: `FILE is what 'vcctl cluster history FILE' wrote: hosts, virtual clusters, and what their VMs used. It is played on simulated hosts as if
 everything had been decided by other settings: who would have been admitted, what would have gone short, who would have given way.
 
@@ -48,8 +48,9 @@ memoryMin.
 
 What the file does not have, and is not played: which affinities and least yields were asked for; how fast memory changes, so that a move sends what is in use
 once and takes no time; which moves settings the cluster had; virtual clusters that were deleted meanwhile. What a VM would have used beyond its cap no record
-measured: where caps held VMs back, use counts too low, and that is said.`,
-		Flags: []cli.Flag{
+measured: where caps held VMs back, use counts too low, and that is said.
+` + signOffHelp,
+		Flags: append(signOffFlags(),
 			&cli.StringSliceFlag{Name: "settings", Aliases: []string{"s"}, Usage: "`NAMES`, with commas between", Value: cli.NewStringSlice("declared", state.Conservative, state.Balanced, state.Aggressive)},
 			&cli.Float64Flag{Name: "more", Usage: "`PERCENT` more virtual clusters, each like one that there is, at another time of its history"},
 			&cli.StringSliceFlag{Name: "without", Usage: "without these `HOSTS`"},
@@ -57,9 +58,15 @@ measured: where caps held VMs back, use counts too low, and that is said.`,
 			&cli.Uint64Flag{Name: "seed", Usage: "`S` of which virtual clusters there are more of", Value: 1},
 			&cli.BoolFlag{Name: "no-moves", Usage: "VMs stay where they are placed"},
 			&cli.StringFlag{Name: "max-bytes", Usage: "a plan moves at most `SIZE` (default: what 1 Gbit/s sends in ten minutes)"},
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`table|json|csv|series|apps`", Value: "table"},
-		},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "`table|json|csv|series|apps`; with --sign-off table or json", Value: "table"},
+		),
 		Action: func(c *cli.Context) error {
+			if err := signOffAlone(c); err != nil {
+				return cli.Exit(err.Error(), 2)
+			}
+			if c.Bool("sign-off") {
+				return signOff(c)
+			}
 			h, hosts, err := historyOf(c)
 			if err != nil {
 				return cli.Exit(err.Error(), 2)
@@ -102,20 +109,20 @@ func historyOf(c *cli.Context) (v1.ClusterHistory, []replay.Host, error) {
 			return fail("--max-bytes %s: must be a size above 0, as 64GiB", text)
 		}
 	}
+	return readHistory(c)
+}
+
+func readHistory(c *cli.Context) (h v1.ClusterHistory, hosts []replay.Host, err error) {
 	f, err := os.Open(c.Args().First())
 	if err != nil {
-		return fail("%w", err)
+		return h, nil, err
 	}
 	defer f.Close()
-	h, err := v1.ReadClusterHistory(f)
-	if err != nil {
-		return fail("%s: %w", c.Args().First(), err)
+	if h, err = v1.ReadClusterHistory(f); err != nil {
+		return h, nil, fmt.Errorf("%s: %w", c.Args().First(), err)
 	}
-	hosts, err := hostsOf(h, c.StringSlice("without"), c.Int("add"))
-	if err != nil {
-		return fail("%w", err)
-	}
-	return h, hosts, nil
+	hosts, err = hostsOf(h, c.StringSlice("without"), c.Int("add"))
+	return h, hosts, err
 }
 
 // hostsOf a history, less some, and with so many more like the average of those that stay.

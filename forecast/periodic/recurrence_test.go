@@ -206,11 +206,31 @@ func TestJobs(t *testing.T) {
 	}
 }
 
+func TestParseRecorded(t *testing.T) {
+	line := func(more string) []byte { return []byte(`{"name":"a-1","begin":"2026-01-01T00:00:00Z"` + more + `}`) }
+	runs, err := ParseRecorded(line(`,"started":"2026-01-01T00:01:00Z","deadline":"90m","cpu":2,"memory":1e9,"step":60,"usage":[1,2,0],"memoryUsage":[1e9],"throttled":[1]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := runs[0]; r.From().Minute() != 1 || r.Deadline != 90*time.Minute || r.Count != 1 || len(r.Usage) != 3 || !r.Throttled[1] || r.Throttled[0] || len(r.Throttled) != 3 {
+		t.Errorf("%+v", r)
+	}
+	for more, says := range map[string]string{
+		`,"usage":[1]`: "step is 0", `,"step":60,"usage":[-1]`: "-1 in step 0", `,"deadline":"soon"`: "deadline", `,"deadline":"-1h"`: "deadline", `,"count":-1`: "count",
+		`,"step":60,"usage":[1],"throttled":[1]`: "throttled has step 1", `,"memory":1e19`: "memory", `,"step":0.5,"memoryUsage":[1]`: "step is 0.5", `,"use":[1]`: "known are",
+	} {
+		if _, err := ParseRecorded(line(more)); err == nil || !strings.Contains(err.Error(), "line 1") || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", more, err, says)
+		}
+	}
+}
+
 // FuzzParseRuns: no file makes reading runs panic, or finding jobs among them.
 func FuzzParseRuns(f *testing.F) {
 	f.Add([]byte(`{"name":"a-1","begin":"2026-01-01T00:00:00Z"}
 {"name":"a-2","begin":"2026-01-02T00:00:00+01:00","end":null}
 {"owner":"o","job":"a","kind":"k","begin":"8999-01-01T00:00:00Z","end":"2026-01-01T00:00:00Z"}`))
+	f.Add([]byte(`{"name":"a","begin":"2026-01-01T00:00:00Z","started":"2026-01-01T00:01:00Z","read":"2026-01-01T09:00:00Z","deadline":"2h","count":3,"cpu":2,"memory":1e9,"step":60,"usage":[1,2],"memoryUsage":[1e9],"throttled":[1]}`))
 	var eight []byte
 	for i := range 9 {
 		eight = fmt.Appendf(eight, "{\"name\":\"a\",\"begin\":\"2026-01-0%dT00:00:00Z\"}\n", i+1)

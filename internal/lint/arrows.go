@@ -27,6 +27,7 @@ var arrows = map[string][]string{
 	"sim/flex":     nil,                     // admission by measured load
 	"sim/batch":    {"allocator", "migration"},
 	"sim/morpheus": {"sim/workload", "sim/batch", "cluster/scheduler/reservation", "forecast/..."},
+	"sim/signoff":  {"cluster/scheduler/reservation", "migration", "forecast/..."},
 	"sim/replay":   {"sim/workload", "sim/flex", "cluster/scheduler/reservation", "allocator/...", "migration", "forecast/..."},
 
 	// Act: one interface in our own types, and what stands behind it.
@@ -162,7 +163,7 @@ var confined = []struct {
 }
 
 // pure packages decide: values in, values out.
-var pure = []string{"allocator", "migration", "forecast", "sim/baseline", "sim/batch", "sim/ets", "sim/flex", "sim/morpheus", "sim/replay", "sim/score", "sim/workload"}
+var pure = []string{"allocator", "migration", "forecast", "sim/baseline", "sim/batch", "sim/ets", "sim/flex", "sim/morpheus", "sim/replay", "sim/score", "sim/signoff", "sim/workload"}
 
 // impure are the imports no pure package has.
 var impure = []string{

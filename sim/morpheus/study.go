@@ -225,15 +225,17 @@ func missColumns() []Column {
 		{Name: "users' over it", Digits: 1, Over: missedName, Under: missedName, Base: byOwnersRow},
 		{Name: "equal utilization over it", Digits: 1, Over: missedName, Under: missedName, Base: equalRow},
 		{Name: "the same, of all runs", Digits: 1, Over: runsName, Under: runsName, Base: equalRow},
+		{Name: "promised", Percent: true, Digits: 2}, {Name: "needed more", Percent: true, Digits: 2},
 	}
 }
 
-func (t *Table) enterMisses(name string, o outcome) {
+func (t *Table) enterMisses(name string, o outcome, more ...float64) {
 	used := math.NaN()
 	if o.Reserved > 0 {
 		used = o.Reserved / o.Used
 	}
-	t.row(name, o.missShare(), float64(o.Missed)/float64(o.Runs), float64(o.Hopeless)/float64(o.Runs), used)
+	ratios := []float64{math.NaN(), math.NaN(), math.NaN()}
+	t.row(name, append(append([]float64{o.missShare(), float64(o.Missed) / float64(o.Runs), float64(o.Hopeless) / float64(o.Runs), used}, ratios...), more...)...)
 }
 
 // misses is figure 9c: the worst case, in which each run has what is reserved and nothing else.
@@ -252,6 +254,15 @@ func (s *Study) misses() (*Table, error) {
 			return nil, err
 		}
 		t.enterMisses("alpha "+percentOf(alpha), p.onlyReserved(s.learned))
+	}
+	for _, chance := range chances {
+		promises, skylines := s.promised(chance)
+		p, err := place(s.learned, skylines, lowCost)
+		if err != nil {
+			return nil, err
+		}
+		promised, more := s.kept(promises)
+		t.enterMisses("a chance of "+percentOf(chance), p.onlyReserved(s.learned), promised, more)
 	}
 	for _, row := range []struct {
 		name, skylines string
