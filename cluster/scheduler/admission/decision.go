@@ -15,7 +15,10 @@ func decision(p *problem, adm allocator.Admission, basis uint64, env placement.E
 	d := state.Decision{At: env.Now, Admitted: adm.Admitted, Summary: adm.Summary, Advice: adm.Advice, Basis: basis,
 		MinYield: min(adm.Solution.MinYield, p.FrozenYield), UpperBound: adm.Solution.UpperBound}
 	if adm.Admitted && d.Summary == "" {
-		d.Summary = fitsText(d.MinYield, max(d.MinYield, d.UpperBound)) + "; " + p.PolicyText(adm.Solution.Hosts)
+		d.Summary = fitsText(d.MinYield, max(d.MinYield, d.UpperBound))
+		if policy := p.PolicyText(adm.Solution.Hosts); policy != "" {
+			d.Summary += "; " + policy
+		}
 		if p.headroom != nil {
 			if factors := p.factors(); factors != "" {
 				d.Summary += "; " + factors

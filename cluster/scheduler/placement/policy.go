@@ -7,6 +7,9 @@ import (
 	"evenkeel/cluster/state"
 )
 
+// leastNamed is the least headroom that is worth a word, of a host.
+const leastNamed = 0.005
+
 // PolicyOf settings, in the allocator's terms.
 func PolicyOf(set state.Settings) allocator.Policy {
 	if set.Placement == state.Pack {
@@ -15,7 +18,7 @@ func PolicyOf(set state.Settings) allocator.Policy {
 	return allocator.Spread
 }
 
-// PolicyText says what the policy makes of a placement.
+// PolicyText says what the policy makes of a placement; "": nothing, on one host or with a full one.
 func (p *Problem) PolicyText(hosts [][]int) string {
 	n := len(p.Hosts)
 	cpu, memory, vms := make([]float64, n), make([]float64, n), make([]int, n)
@@ -28,14 +31,17 @@ func (p *Problem) PolicyText(hosts [][]int) string {
 			}
 		}
 	}
-	if p.Policy == allocator.Pack {
-		open, free := 0, 0
-		for j := range p.Hosts {
-			if !p.Hosts[j].Cordoned {
-				if open++; vms[j] == 0 {
-					free++
-				}
+	open, free := 0, 0
+	for j := range p.Hosts {
+		if !p.Hosts[j].Cordoned {
+			if open++; vms[j] == 0 {
+				free++
 			}
+		}
+	}
+	if p.Policy == allocator.Pack {
+		if open < 2 {
+			return ""
 		}
 		return fmt.Sprintf("placement pack: %d of %d hosts have no VM", free, open)
 	}
@@ -49,8 +55,8 @@ func (p *Problem) PolicyText(hosts [][]int) string {
 			lowest, at = room, j
 		}
 	}
-	if at < 0 {
-		return "placement spread"
+	if at < 0 || open < 2 || lowest < leastNamed {
+		return ""
 	}
-	return fmt.Sprintf("placement spread: least headroom %.0f%%, on host %s", 100*max(0, lowest), p.Hosts[at].Name)
+	return fmt.Sprintf("placement spread: least headroom %.0f%%, on host %s", 100*lowest, p.Hosts[at].Name)
 }
