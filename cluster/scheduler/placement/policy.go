@@ -7,8 +7,8 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// leastNamed is the least headroom that is worth a word, of a host.
-const leastNamed = 0.005
+// minNamed is the least headroom that is worth a word, of a host.
+const minNamed = 0.005
 
 // PolicyOf settings, in the allocator's terms.
 func PolicyOf(set state.Settings) allocator.Policy {
@@ -55,7 +55,7 @@ func (p *Problem) PolicyText(hosts [][]int) string {
 			lowest, at = room, j
 		}
 	}
-	if at < 0 || open < 2 || lowest < leastNamed {
+	if at < 0 || open < 2 || lowest < minNamed {
 		return ""
 	}
 	return fmt.Sprintf("placement spread: least headroom %.0f%%, on host %s", 100*lowest, p.Hosts[at].Name)
