@@ -405,9 +405,8 @@ func (x *Rightsizer) needs(s *state.Snapshot, in Observations, out *Result, may 
 	})
 }
 
-// memoryUsed says what the VMs of a host use of its memory, and what they leave idle, which is taken back before any of them is evicted.
-func (x *Rightsizer) memoryUsed(host int) string {
-	inUse, idle := 0.0, 0.0
+// usedOn sums up, in bytes, what the VMs of a host use of its memory, what they leave idle, and the most that one of them may take back.
+func (x *Rightsizer) usedOn(host int) (inUse, idle, takesBack float64) {
 	for i := range x.p.Components {
 		c := &x.p.Components[i]
 		if c.Host != host {
@@ -417,8 +416,14 @@ func (x *Rightsizer) memoryUsed(host int) string {
 		if used == 0 { // all that it has
 			used = c.Present.Memory
 		}
-		inUse, idle = inUse+used, idle+max(0, c.Present.Memory-used)
+		inUse, idle, takesBack = inUse+used, idle+max(0, c.Present.Memory-used), max(takesBack, c.Request.Memory-used)
 	}
+	return inUse, idle, takesBack
+}
+
+// memoryUsed says what the VMs of a host use of its memory, and what they leave idle, which is taken back before any of them is evicted.
+func (x *Rightsizer) memoryUsed(host int) string {
+	inUse, idle, _ := x.usedOn(host)
 	return fmt.Sprintf("; its VMs use %d MiB of %d MiB, and taking back the %d MiB that they leave idle is not enough", int64(inUse)>>20, int64(x.p.Hosts[host].Memory)>>20, int64(idle)>>20)
 }
 

@@ -27,18 +27,7 @@ func (r *Result) pressed(host string) map[string]string {
 
 // shortage is what a host lacks.
 func (x *Rightsizer) shortage(host int) Shortage {
-	inUse, takesBack := 0.0, 0.0
-	for i := range x.p.Components {
-		c := &x.p.Components[i]
-		if c.Host != host {
-			continue
-		}
-		used := c.InUse
-		if used == 0 { // all that it has
-			used = c.Present.Memory
-		}
-		inUse, takesBack = inUse+used, max(takesBack, c.Request.Memory-used)
-	}
+	inUse, _, takesBack := x.usedOn(host)
 	h := &x.p.Hosts[host]
 	return Shortage{Host: h.Name, Bytes: int64(math.Ceil(max(0, inUse+takesBack-h.Memory)))}
 }
