@@ -218,7 +218,9 @@ func forgetRows[T any](w *writer, table string, tooOld func(*T) bool) {
 // event records what happened, and drops the oldest event when there are more than keepEvents.
 func (w *writer) event(kind, object, name, format string, args ...any) {
 	w.pos.Seq++
-	w.put(tEvents, &Event{Seq: w.pos.Seq, Index: w.index, At: w.at, Kind: kind, Object: object, Name: name, Text: fmt.Sprintf(format, args...)})
+	e := &Event{Seq: w.pos.Seq, Index: w.index, At: w.at, Kind: kind, Object: object, Name: name, Text: fmt.Sprintf(format, args...)}
+	w.numberForTenant(e)
+	w.put(tEvents, e)
 	if old := w.pos.Seq; old > keepEvents {
 		if e, ok := first[Event](w.read(), tEvents, "id", old-keepEvents); ok {
 			w.drop(tEvents, &e)

@@ -48,11 +48,14 @@ const (
 
 	KindTokenDrop  Kind = "token-drop"
 	KindTokensUsed Kind = "tokens-used"
+
+	KindTenantPut  Kind = "tenant-put"
+	KindTenantDrop Kind = "tenant-drop"
 )
 
 // FormatVersion is the version of the format of the log and of snapshots that this code writes. It reads all versions
 // from 1 to this one. docs/decisions/0002 says how a version is added.
-const FormatVersion = 1
+const FormatVersion = 2
 
 // format is what programs of one version know of commands.
 type format struct {
@@ -70,6 +73,13 @@ type kind struct {
 // of is a kind that came with version 1, by how its body is applied.
 func of[T any](apply func(*writer, *T) error) kind {
 	return kind{new: func() any { return new(T) }, apply: func(w *writer, body any) error { return apply(w, body.(*T)) }}
+}
+
+// from is a kind that came with a later version.
+func from[T any](version int, apply func(*writer, *T) error) kind {
+	k := of(apply)
+	k.since = version
+	return k
 }
 
 // present is the format of this program.
@@ -103,6 +113,8 @@ var present = format{FormatVersion, map[Kind]kind{
 	KindRestore:           of((*writer).restore),
 	KindTokenDrop:         of((*writer).apiTokenDrop),
 	KindTokensUsed:        of((*writer).tokensUsed),
+	KindTenantPut:         from(tenantsSince, (*writer).tenantPut),
+	KindTenantDrop:        from(tenantsSince, (*writer).tenantDrop),
 }}
 
 // MaxCommandBytes bounds one command in the log.

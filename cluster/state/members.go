@@ -77,6 +77,9 @@ func (s *Snapshot) readable(newest int) int {
 func (w *writer) memberPut(b *Member) error {
 	old, known := w.read().Member(b.Name)
 	m := *b
+	if err := w.refuseOlderServer(m); err != nil {
+		return err
+	}
 	if !known && m.JoinIndex != 0 { // a row that was read before the member was removed
 		return fmt.Errorf("member %s: %w", b.Name, ErrNotFound)
 	}

@@ -76,6 +76,7 @@ func (s *Snapshot) save(to io.Writer, version int) error {
 		func() error { return saveTable[Migration](enc, s, tMigrations) },
 		func() error { return saveTable[RightsizingHour](enc, s, tRightsizingHours) },
 		func() error { return saveTable[restorePart](enc, s, tRestore) },
+		func() error { return saveTable[Tenant](enc, s, tTenants) },
 		func() error { return saveTable[position](enc, s, tIndex) },
 	} {
 		if err := save(); err != nil {
@@ -222,6 +223,8 @@ func newRow(table string) (any, error) {
 		return new(RightsizingHour), nil
 	case tRestore:
 		return new(restorePart), nil
+	case tTenants:
+		return new(Tenant), nil
 	}
 	return nil, fmt.Errorf("unknown table %q", table)
 }

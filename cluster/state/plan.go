@@ -107,6 +107,11 @@ func (w *writer) putVC(p *Plan) error {
 	if err := w.imagesThere(vc); err != nil {
 		return err
 	}
+	if p.Operation != nil && w.version >= tenantsSince {
+		if err := w.read().CheckGrowth(p.Operation.Kind, &vc); err != nil {
+			return fmt.Errorf("virtual cluster %s: %w", vc.Name, err)
+		}
+	}
 	if exists {
 		vc.CreateIndex, vc.CreatedAt = old.CreateIndex, old.CreatedAt
 	} else {

@@ -31,6 +31,8 @@ const (
 
 	tRightsizingHours = "rightsizing-hours"
 	tRestore          = "restore"
+
+	tTenants = "tenants"
 )
 
 // position is how far the log has been applied, and where the events stand.
@@ -82,6 +84,7 @@ func schema() *memdb.DBSchema {
 		table(tMovePlans, "ID"),
 		table(tRightsizingHours, "ID"),
 		table(tRestore, "Key"),
+		table(tTenants, "Name"),
 		table(tMigrations, "ID", by("plan", "Plan", false, true), by("vm", "VM", false, false),
 			&memdb.IndexSchema{Name: "running", Unique: true, AllowMissing: true, Indexer: nameIndex[Migration]{func(m *Migration) (string, bool) {
 				return m.VM, m.State == MigrationRunning

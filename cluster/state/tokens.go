@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,10 +17,18 @@ const (
 	RoleOperator Role = "operator"
 	RoleAuditor  Role = "auditor"
 	RoleMetrics  Role = "metrics"
+
+	// Of one tenant.
+	RoleOwner  Role = "owner"
+	RoleEditor Role = "editor"
+	RoleViewer Role = "viewer"
 )
 
-// Roles returns all roles, the one with the most rights first.
+// Roles returns all roles of the cluster, the one with the most rights first.
 func Roles() []Role { return []Role{RoleAdmin, RoleOperator, RoleAuditor, RoleMetrics} }
+
+// TenantRoles is Roles for those of a tenant.
+func TenantRoles() []Role { return []Role{RoleOwner, RoleEditor, RoleViewer} }
 
 // Token is a bearer token of the API. The state has only the SHA-256 of its secret.
 type Token struct {
@@ -27,7 +36,7 @@ type Token struct {
 	Hash   string `json:"hash"` // SHA-256 of the token's whole text, hexadecimal
 	Name   string `json:"name"`
 	Role   Role   `json:"role"`
-	Tenant string `json:"tenant,omitempty"` // always "": for tenants, which no version has yet
+	Tenant string `json:"tenant,omitempty"` // that it belongs to, with a role of a tenant; "": the cluster, with one of the cluster
 	// MadeAt is the time of the log entry; MadeBy is the caller that asked for it, as audit.Actor writes it.
 	MadeAt time.Time `json:"madeAt"`
 	MadeBy string    `json:"madeBy,omitempty"`
@@ -99,10 +108,10 @@ func (t *Token) valid() error {
 		return refuse("hash", "must be 64 hex digits")
 	case !ValidTokenName(t.Name):
 		return refuse("name", TokenNameRule)
-	case t.Role != RoleAdmin && t.Role != RoleOperator && t.Role != RoleAuditor && t.Role != RoleMetrics:
-		return refuse("role", fmt.Sprintf("%q is not known", t.Role))
-	case t.Tenant != "":
-		return refuse("tenant", "is not supported by this version")
+	case t.Tenant == "" && !slices.Contains(Roles(), t.Role):
+		return refuse("role", fmt.Sprintf("%q is not known to the cluster", t.Role))
+	case t.Tenant != "" && !slices.Contains(TenantRoles(), t.Role):
+		return refuse("role", fmt.Sprintf("%q is not known to tenants", t.Role))
 	case len(t.MadeBy) > maxMadeBy || !isPrintable(t.MadeBy):
 		return refuse("madeBy", "must be at most 200 printable ASCII characters")
 	}
@@ -142,6 +151,22 @@ func (s *Snapshot) CheckTokenPut(t Token) error {
 	if _, taken := s.Token(t.ID); taken {
 		return fmt.Errorf("token %s exists already: %w", t.ID, ErrConflict)
 	}
+	if t.Tenant != "" {
+		if of, ok := s.Tenant(t.Tenant); !ok || !s.HasTenants() {
+			return fmt.Errorf("token %s: tenant %s: %w", t.Name, t.Tenant, ErrNotFound)
+		} else if of.Suspended {
+			return fmt.Errorf("token %s: tenant %s is %w", t.Name, t.Tenant, ErrSuspended)
+		}
+		one := func(key QuotaKey) float64 {
+			if key == QuotaTokens {
+				return 1
+			}
+			return 0
+		}
+		if err := s.checkUse(t.Tenant, s.UseOf(t.Tenant), one); err != nil {
+			return fmt.Errorf("token %s: %w", t.Name, err)
+		}
+	}
 	n := 0
 	each(s, func(*Token) bool { n++; return true }, tAdmins, "id")
 	if n >= MaxTokens {
@@ -176,6 +201,9 @@ func (t Token) lastingAdmin() bool { return t.Role == RoleAdmin && t.Until.IsZer
 func (w *writer) apiTokenPut(b *Token) error {
 	t := *b
 	t.MadeAt, t.LastUsed = w.at, time.Time{}
+	if t.Tenant != "" && w.version < tenantsSince {
+		return fmt.Errorf("token %q: tenant is not known to version %d: %w", t.Name, w.version, ErrInvalid)
+	}
 	if err := w.read().CheckTokenPut(t); err != nil {
 		return err
 	}
@@ -184,7 +212,7 @@ func (w *writer) apiTokenPut(b *Token) error {
 	if !t.Until.IsZero() {
 		until = "until " + t.Until.UTC().Format(time.RFC3339)
 	}
-	w.event("token-made", "token", t.ID, "token %s (%s), role %s, %s%s", t.ID, t.Name, t.Role, until, askedBy(t.MadeBy))
+	w.event("token-made", "token", t.ID, "token %s (%s), %s, %s%s", t.ID, t.Name, t.roleText(), until, askedBy(t.MadeBy))
 	return nil
 }
 
@@ -194,8 +222,15 @@ func (w *writer) apiTokenDrop(b *TokenDrop) error {
 		return err
 	}
 	w.drop(tAdmins, &t)
-	w.event("token-revoked", "token", t.ID, "token %s (%s), role %s%s", t.ID, t.Name, t.Role, askedBy(b.By))
+	w.event("token-revoked", "token", t.ID, "token %s (%s), %s%s", t.ID, t.Name, t.roleText(), askedBy(b.By))
 	return nil
+}
+
+func (t Token) roleText() string {
+	if t.Tenant != "" {
+		return fmt.Sprintf("role %s of tenant %s", t.Role, t.Tenant)
+	}
+	return "role " + string(t.Role)
 }
 
 func askedBy(principal string) string {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"strings"
 	"time"
 
 	"evenkeel/cluster/capacity"
@@ -237,7 +238,7 @@ type VM struct {
 	VC    string `json:"vc"` // id of the VC
 	Group string `json:"group"`
 	Task  int    `json:"task"` // number within the group, from 0
-	Name  string `json:"name"` // <vc>-<group>-<task>; the domain is "ek-" + Name
+	Name  string `json:"name"` // <vc>-<group>-<task>, a full name; see Domain
 	Host  string `json:"host"`
 	// Generation counts the starts that were permitted. A host starts exactly
 	// the generation that the leader permitted it, once.
@@ -267,8 +268,8 @@ type VM struct {
 	ModifyIndex uint64 `json:"modifyIndex"`
 }
 
-// Domain is the name the hypervisor shows for the VM.
-func (v VM) Domain() string { return "ek-" + v.Name }
+// Domain is the name the hypervisor shows for the VM. No name has a dot, so that the domains of two tenants differ.
+func (v VM) Domain() string { return "ek-" + strings.ReplaceAll(v.Name, tenantSeparator, ".") }
 
 // ConsumesResources says whether the VM takes CPU and memory of its host now.
 func (v VM) ConsumesResources() bool {
@@ -367,6 +368,8 @@ type Event struct {
 	Object string    `json:"object"` // vc, vm, host, image, token, cluster
 	Name   string    `json:"name"`
 	Text   string    `json:"text"`
+	// TenantSeq is its number among those of the tenant that it belongs to; 0: it belongs to none, or is older than its tenant.
+	TenantSeq uint64 `json:"tenantSeq,omitempty"`
 }
 
 // Remembered is the answer stored for an idempotency key.

@@ -77,7 +77,7 @@ func replay(t *testing.T, log [][]byte) (outcomes string, s *state.Store) {
 		outcome := "ok"
 		if err := s.Apply(uint64(i)+1, entry); err != nil {
 			outcome = "refused"
-			for _, known := range []error{state.ErrConflict, state.ErrNotFound, state.ErrInUse, state.ErrInvalid, state.ErrToken} {
+			for _, known := range []error{state.ErrConflict, state.ErrNotFound, state.ErrInUse, state.ErrInvalid, state.ErrToken, state.ErrQuota, state.ErrSuspended} {
 				if errors.Is(err, known) {
 					outcome = known.Error()
 				}
@@ -194,6 +194,7 @@ func newestLog(t *testing.T) *cluster {
 	withRightsize(t, k)
 	withHours(t, k)
 	withHandover(t, k)
+	withTenants(t, k)
 	withEveryField(t, k)
 	withRestore(t, k)
 	return k
@@ -230,6 +231,22 @@ func withHandover(t *testing.T, k *cluster) {
 		}
 		k.must(t, state.KindMove, over)
 	}
+}
+
+// withTenants has a tenant with a quota, which refuses a VC, and one that is made and deleted.
+func withTenants(t *testing.T, k *cluster) {
+	t.Helper()
+	k.must(t, state.KindTenantPut, state.TenantPut{Tenant: state.Tenant{Name: "film", DisplayName: "Film school", Labels: map[string]string{"floor": "2"},
+		Quota: map[state.QuotaKey]state.Limit{state.QuotaVMs: 1, state.QuotaCPU: state.Unlimited}, Salt: "ab"}, By: "ann"})
+	k.must(t, state.KindPlan, planOf(k.Snapshot(), "film/shot", 0.25, gib, "h1"))
+	if err := k.apply(t, state.KindPlan, planOf(k.Snapshot(), "film/second", 0.25, gib, "h1")); !errors.Is(err, state.ErrQuota) {
+		t.Fatalf("beyond the quota: %v", err)
+	}
+	k.must(t, state.KindTenantPut, state.TenantPut{Tenant: state.Tenant{Name: "gone", Salt: "cd"}})
+	k.must(t, state.KindTenantDrop, state.TenantDrop{Name: "gone", By: "ann"})
+	of := token("film", state.RoleEditor)
+	of.Tenant = "film"
+	k.must(t, state.KindAdminToken, of)
 }
 
 // withEveryField has a command of every kind with a value in every field: most of them are refused, but all of them are read.

@@ -43,6 +43,10 @@ func valid(body any) error {
 		return b.valid()
 	case *SettingsPut:
 		return b.valid()
+	case *TenantPut:
+		return b.valid()
+	case *TenantDrop:
+		return b.valid()
 	case *MovePlanPut:
 		return b.valid()
 	case *HostDrain:

@@ -1,0 +1,200 @@
+package state_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"evenkeel/cluster/state"
+)
+
+func putTenant(t *testing.T, k *cluster, row state.Tenant) {
+	t.Helper()
+	old, _ := k.Snapshot().Tenant(row.Name)
+	if row.Salt == "" {
+		row.Salt = "00"
+	}
+	k.must(t, state.KindTenantPut, state.TenantPut{Tenant: row, Version: old.ModifyIndex})
+}
+
+func TestFullNames(t *testing.T) {
+	for _, c := range []struct{ tenant, name, full string }{
+		{"default", "web", "web"}, {"film", "web", "film/web"}, {"film", "web-core-0", "film/web-core-0"},
+	} {
+		if got := state.FullName(c.tenant, c.name); got != c.full {
+			t.Errorf("%s of %s: %q, want %q", c.name, c.tenant, got, c.full)
+		}
+		if tenant, name := state.SplitName(c.full); tenant != c.tenant || name != c.name {
+			t.Errorf("%s: %q of %q", c.full, name, tenant)
+		}
+	}
+	a, b := state.VM{Name: "film/a-b-0"}, state.VM{Name: "film-a-b-0"}
+	if a.Domain() == b.Domain() || strings.Contains(a.Domain(), "/") {
+		t.Errorf("domains %q and %q", a.Domain(), b.Domain())
+	}
+}
+
+func TestTenantRows(t *testing.T) {
+	film := state.Tenant{Name: "film", Salt: "ab"}
+	for _, c := range []struct {
+		what string
+		body state.TenantPut
+		err  error
+	}{
+		{"a new one", state.TenantPut{Tenant: state.Tenant{Name: "web", Salt: "ab"}}, nil},
+		{"one that is there", state.TenantPut{Tenant: film}, state.ErrConflict},
+		{"a change of another version", state.TenantPut{Tenant: film, Version: 1}, state.ErrConflict},
+		{"a change of what is not there", state.TenantPut{Tenant: state.Tenant{Name: "web", Salt: "ab"}, Version: 7}, state.ErrNotFound},
+		{"the default one", state.TenantPut{Tenant: state.Tenant{Name: "default", Salt: "ab"}}, state.ErrConflict},
+		{"a name with a slash", state.TenantPut{Tenant: state.Tenant{Name: "a/b", Salt: "ab"}}, state.ErrInvalid},
+		{"a name with a dot", state.TenantPut{Tenant: state.Tenant{Name: "a.b", Salt: "ab"}}, state.ErrInvalid},
+		{"a long name", state.TenantPut{Tenant: state.Tenant{Name: strings.Repeat("a", 64), Salt: "ab"}}, state.ErrInvalid},
+		{"no salt", state.TenantPut{Tenant: state.Tenant{Name: "web"}}, state.ErrInvalid},
+		{"a key that is not there", state.TenantPut{Tenant: state.Tenant{Name: "web", Salt: "ab", Quota: map[state.QuotaKey]state.Limit{"gpus": 1}}}, state.ErrInvalid},
+		{"a limit below 0", state.TenantPut{Tenant: state.Tenant{Name: "web", Salt: "ab", Quota: map[state.QuotaKey]state.Limit{"vms": -2}}}, state.ErrInvalid},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			k := small(t, 1)
+			putTenant(t, k, film)
+			before := rows(t, k.Snapshot())
+			err := k.apply(t, state.KindTenantPut, c.body)
+			if !errors.Is(err, c.err) {
+				t.Fatalf("%v, want %v", err, c.err)
+			}
+			if err != nil && rows(t, k.Snapshot()) != before {
+				t.Error("refused, and the state changed")
+			}
+		})
+	}
+}
+
+func TestTenantOwnsNothingWhenDeleted(t *testing.T) {
+	k := small(t, 1)
+	putTenant(t, k, state.Tenant{Name: "film"})
+	k.must(t, state.KindPlan, planOf(k.Snapshot(), "film/shot", 0.25, gib, "h1"))
+	for name, want := range map[string]error{"film": state.ErrInUse, "default": state.ErrInUse, "none": state.ErrNotFound, "*": state.ErrNotFound} {
+		if err := k.apply(t, state.KindTenantDrop, state.TenantDrop{Name: name}); !errors.Is(err, want) {
+			t.Errorf("delete %s: %v, want %v", name, err, want)
+		}
+	}
+}
+
+// What counts: VCs of the tenant alone, from their creation on; another tenant and a higher limit change nothing for it.
+func TestQuota(t *testing.T) {
+	for _, c := range []struct {
+		what     string
+		own      map[state.QuotaKey]state.Limit
+		defaults map[state.QuotaKey]state.Limit
+		key      state.QuotaKey // that refuses a second VC of 1 VM; "" = it is admitted
+	}{
+		{"unset", nil, nil, ""},
+		{"0", map[state.QuotaKey]state.Limit{"disk": 0}, nil, ""}, // it asks for none
+		{"as much as there will be", map[state.QuotaKey]state.Limit{"vms": 2, "vcs": 2, "cpu": 0.5, "memory": state.Limit(2 * gib)}, nil, ""},
+		{"too few VMs", map[state.QuotaKey]state.Limit{"vms": 1}, nil, "vms"},
+		{"too few VCs", map[state.QuotaKey]state.Limit{"vcs": 1}, nil, "vcs"},
+		{"too few cores", map[state.QuotaKey]state.Limit{"cpu": 0.49}, nil, "cpu"},
+		{"too little memory", map[state.QuotaKey]state.Limit{"memory": state.Limit(2*gib - 1)}, nil, "memory"},
+		{"the defaults", nil, map[state.QuotaKey]state.Limit{"vms": 1}, "vms"},
+		{"unlimited, against the defaults", map[state.QuotaKey]state.Limit{"vms": state.Unlimited}, map[state.QuotaKey]state.Limit{"vms": 1}, ""},
+		{"more than the defaults", map[state.QuotaKey]state.Limit{"vms": 5}, map[state.QuotaKey]state.Limit{"vms": 1}, ""},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			k := small(t, 2)
+			k.must(t, state.KindTenantPut, state.TenantPut{Tenant: state.Tenant{Name: state.QuotaDefaults, Quota: c.defaults, Salt: "00"}})
+			putTenant(t, k, state.Tenant{Name: "film"})
+			putTenant(t, k, state.Tenant{Name: "filmset"}) // its name begins like the other's
+			k.must(t, state.KindPlan, planOf(k.Snapshot(), "film/first", 0.25, gib, "h1"))
+			k.must(t, state.KindPlan, planOf(k.Snapshot(), "filmset/other", 0.25, gib, "h1"))
+			k.must(t, state.KindPlan, planOf(k.Snapshot(), "mine", 0.25, gib, "h1"))
+			putTenant(t, k, state.Tenant{Name: "film", Quota: c.own})
+			err := k.apply(t, state.KindPlan, planOf(k.Snapshot(), "film/second", 0.25, gib, "h2"))
+			var over *state.QuotaError
+			if c.key == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if !errors.As(err, &over) || over.Key != c.key || over.Tenant != "film" || over.Used == 0 || over.Asked == 0 {
+				t.Fatalf("%v, want a refusal by %s", err, c.key)
+			}
+			k.must(t, state.KindPlan, planOf(k.Snapshot(), "also-mine", 0.25, gib, "h2"))
+		})
+	}
+}
+
+// A tenant over a limit that was lowered may still make its VCs smaller, stop and delete them; the cluster's own plans go on.
+func TestOverQuota(t *testing.T) {
+	k := small(t, 2)
+	putTenant(t, k, state.Tenant{Name: "film"})
+	k.must(t, state.KindPlan, planOf(k.Snapshot(), "film/big", 0.25, gib, "h1", "h2"))
+	putTenant(t, k, state.Tenant{Name: "film", Quota: map[state.QuotaKey]state.Limit{"vms": 1, "vcs": 0}})
+	vc, _ := k.Snapshot().VCNamed("film/big")
+	for _, c := range []struct {
+		count int
+		err   error
+	}{{3, state.ErrQuota}, {1, nil}} {
+		next := vc
+		next.Groups = append([]state.Group{}, vc.Groups...)
+		next.Groups[0].Count = c.count
+		if err := k.Snapshot().CheckGrowth("scale", &next); !errors.Is(err, c.err) {
+			t.Errorf("to %d VMs: %v", c.count, err)
+		}
+	}
+	queued := vc
+	queued.Admitted = false
+	own := state.Plan{Basis: k.Snapshot().Index(), Verb: "preempted", VC: &queued, VCVersion: vc.ModifyIndex}
+	putTenant(t, k, state.Tenant{Name: "film", Suspended: true, Quota: map[state.QuotaKey]state.Limit{"queued": 0}})
+	own.Basis = k.Snapshot().Index()
+	k.must(t, state.KindPlan, own)
+	if err := k.apply(t, state.KindPlan, planOf(k.Snapshot(), "film/more", 0.25, gib, "h1")); !errors.Is(err, state.ErrSuspended) {
+		t.Errorf("a suspended tenant creates: %v", err)
+	}
+	k.must(t, state.KindPlan, leave(k.Snapshot(), "film/big", state.GoalDelete))
+}
+
+// Events about what a tenant owns are numbered for it without gaps, whatever others do meanwhile. Names decide, and an object of
+// another kind is the cluster's.
+func TestEventsOfTenants(t *testing.T) {
+	k := small(t, 2)
+	k.must(t, state.KindPlan, planOf(k.Snapshot(), "early", 0.25, gib, "h1"))
+	putTenant(t, k, state.Tenant{Name: "film"})
+	for i := range 3 {
+		k.must(t, state.KindPlan, planOf(k.Snapshot(), fmt.Sprintf("film/a%d", i), 0.1, gib/4, "h1"))
+		k.must(t, state.KindPlan, planOf(k.Snapshot(), fmt.Sprintf("mine%d", i), 0.1, gib/4, "h2"))
+		k.must(t, state.KindHostCordon, state.HostCordon{Host: "h2", Cordoned: i%2 == 0})
+		k.must(t, state.KindHostCordon, state.HostCordon{Host: "h2"})
+	}
+	next := map[string]uint64{}
+	for _, e := range k.Snapshot().EventsAfter(0, 0) {
+		owner := e.OwnerOf()
+		if e.Name == "early" || owner == "" {
+			if e.TenantSeq != 0 {
+				t.Errorf("%+v has a number", e)
+			}
+			continue
+		}
+		if next[owner]++; e.TenantSeq != next[owner] {
+			t.Errorf("%s: number %d, want %d", e.Name, e.TenantSeq, next[owner])
+		}
+	}
+	if next["film"] < 3 || next["default"] < 3 || len(next) != 2 {
+		t.Errorf("events by tenant: %v", next)
+	}
+}
+
+// Once there are tenants, a server that does not know them does not come in.
+func TestServerWithoutTenants(t *testing.T) {
+	k := small(t, 1)
+	old := state.Member{Name: "old", Server: true, Address: "10.0.0.9:7480", Format: 1}
+	k.must(t, state.KindMemberPut, old)
+	if _, err := k.Snapshot().Encode(state.KindTenantPut, start, state.TenantPut{}); !errors.Is(err, state.ErrTooNew) {
+		t.Errorf("a tenant beside an older server: %v", err)
+	}
+	k.must(t, state.KindMemberDrop, state.MemberDrop{Name: "old"})
+	putTenant(t, k, state.Tenant{Name: "film"})
+	if err := k.apply(t, state.KindMemberPut, old); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("an older server beside a tenant: %v", err)
+	}
+}
