@@ -13,6 +13,8 @@ const (
 	ProblemMalformed        = ProblemPrefix + "malformed"              // 400: not JSON, or half of it
 	ProblemUnauthorized     = ProblemPrefix + "unauthorized"           // 401
 	ProblemForbidden        = ProblemPrefix + "forbidden"              // 403: the role of the token does not reach that far
+	ProblemQuota            = ProblemPrefix + "quota"                  // 403: the tenant may not use more
+	ProblemSuspended        = ProblemPrefix + "suspended"              // 403: the tenant is suspended
 	ProblemNotFound         = ProblemPrefix + "not-found"              // 404
 	ProblemMethod           = ProblemPrefix + "method-not-allowed"     // 405
 	ProblemNotAcceptable    = ProblemPrefix + "not-acceptable"         // 406

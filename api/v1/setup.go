@@ -128,7 +128,8 @@ type Snapshot struct {
 // TokenRequest asks for a token of the API.
 type TokenRequest struct {
 	Name    string   `json:"name" maxLength:"63" doc:"What it is for: 1 to 63 printable ASCII characters. Names need not be unique."`
-	Role    string   `json:"role" enum:"admin,operator,auditor,metrics" doc:"What its holder may do. admin: everything. operator: everything but tokens, join tokens, the audit log and snapshots. auditor: reads, but no consoles and snapshots, and the audit log. metrics: /metrics only."`
+	Role    string   `json:"role" enum:"admin,operator,auditor,metrics,owner,editor,viewer" doc:"What its holder may do. Of the cluster: admin: everything. operator: everything but tokens, join tokens, the audit log and snapshots. auditor: reads, but no consoles and snapshots, and the audit log. metrics: /metrics only. Of a tenant: owner: everything in it, its tokens included. editor: its virtual clusters, consoles included. viewer: reads."`
+	Tenant  string   `json:"tenant,omitempty" maxLength:"63" doc:"Tenant that it is for, with a role of a tenant. Left out: the cluster, or the tenant of the token that asks."`
 	Seconds *float64 `json:"seconds,omitempty" minimum:"60" maximum:"315360000" doc:"Life of the token; left out: without an end."`
 }
 
@@ -138,6 +139,7 @@ type Token struct {
 	Token    string     `json:"token,omitempty" doc:"ekt_ID.SECRET. Shown once, when it is made."`
 	Name     string     `json:"name" doc:"What it is for."`
 	Role     string     `json:"role" doc:"What its holder may do."`
+	Tenant   string     `json:"tenant,omitempty" doc:"Tenant that it is for; left out: the cluster."`
 	Until    *time.Time `json:"until,omitempty" doc:"When it expires; left out: never."`
 	MadeAt   *time.Time `json:"madeAt,omitempty" doc:"When it was made."`
 	MadeBy   string     `json:"madeBy,omitempty" doc:"Who asked for it."`

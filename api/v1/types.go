@@ -17,6 +17,7 @@ type List[T any] struct {
 type VirtualCluster struct {
 	ID             string    `json:"id" doc:"Id of the virtual cluster; never used again."`
 	Name           string    `json:"name" doc:"Name of the virtual cluster."`
+	Tenant         string    `json:"tenant,omitempty" doc:"Tenant that it belongs to; left out where that follows from the request."`
 	State          string    `json:"state" enum:"queued,starting,running,stopping,stopped,degraded,failed,deleting" doc:"queued: not admitted yet. degraded: a VM ended by itself, or the yield is below minYield. failed: no VM runs and none will by itself."`
 	Reason         string    `json:"reason,omitempty" doc:"Why it is queued, degraded or failed."`
 	MinYield       float64   `json:"minYield" doc:"Least yield it was promised."`
@@ -70,6 +71,7 @@ type VMCount struct {
 type VM struct {
 	ID             string    `json:"id" doc:"Id of the VM; never used again."`
 	Name           string    `json:"name" doc:"VC-GROUP-TASK."`
+	Tenant         string    `json:"tenant,omitempty" doc:"Tenant that it belongs to; left out where that follows from the request."`
 	Domain         string    `json:"domain" doc:"Name the hypervisor shows."`
 	VirtualCluster string    `json:"virtualCluster" doc:"Name of its virtual cluster."`
 	Group          string    `json:"group" doc:"Name of its group."`
@@ -138,6 +140,7 @@ const (
 // Operation is a change that a user asked for, and how far it is.
 type Operation struct {
 	ID             string    `json:"id" doc:"Id of the operation."`
+	Tenant         string    `json:"tenant,omitempty" doc:"Tenant that it belongs to; left out where that follows from the request."`
 	Kind           string    `json:"kind" doc:"create, scale, start, stop or delete; of moves, rebalance or drain."`
 	VirtualCluster string    `json:"virtualCluster" doc:"Name of the virtual cluster; empty where it is about a plan or a host."`
 	Plan           string    `json:"plan,omitempty" doc:"Id of the plan of moves."`
@@ -189,7 +192,8 @@ type Event struct {
 	Index  uint64    `json:"index" doc:"Log index of the change it belongs to."`
 	At     time.Time `json:"at" doc:"When it happened, by the clock of the leader."`
 	Kind   string    `json:"kind" doc:"vc-create, vm-running, host-cordoned and so on."`
-	Object string    `json:"object" enum:"vc,vm,host,image,cluster,member,plan" doc:"What kind of thing it happened to."`
+	Object string    `json:"object" enum:"vc,vm,host,image,cluster,member,plan,token,tenant" doc:"What kind of thing it happened to."`
+	Tenant string    `json:"tenant,omitempty" doc:"Tenant that the object belongs to; left out for what is the cluster's or the default tenant's, and where it follows from the request."`
 	Name   string    `json:"name" doc:"Name of the object."`
 	Text   string    `json:"text" doc:"What happened, in words."`
 }
