@@ -28,9 +28,9 @@ func (t *tool) app() *cli.App {
 		Usage: "ask for virtual clusters, and see what they get",
 		UsageText: "vcctl [flags] NOUN VERB [NAME] [flags]\n" +
 			"Flags may stand anywhere; -- ends them.",
-		Description: "Address, token and CA come from flags, else from EVENKEEL_ADDRESS, EVENKEEL_TOKEN and\n" +
-			"EVENKEEL_CACERT, else from ~/.config/evenkeel/config.yaml (address, token or tokenFile, cacert).\n\n" +
-			"Exit status: 0 done; 1 failed; 2 wrong usage or bad file; 3 refused by admission, or a drain that is blocked; 4 not found;\n" +
+		Description: "Address, token, CA and tenant come from flags, else from EVENKEEL_ADDRESS, EVENKEEL_TOKEN, EVENKEEL_CACERT\n" +
+			"and EVENKEEL_TENANT, else from ~/.config/evenkeel/config.yaml (address, token or tokenFile, cacert, tenant).\n\n" +
+			"Exit status: 0 done; 1 failed; 2 wrong usage or bad file; 3 refused by admission or a quota, or a drain that is blocked; 4 not found;\n" +
 			"5 conflict; 6 timed out, still going on; 7 not reachable or no leader.",
 		HideVersion:     true,
 		HideHelpCommand: true,
@@ -42,6 +42,7 @@ func (t *tool) app() *cli.App {
 			&cli.StringFlag{Name: "token", Usage: "`TOKEN` of the server; others on this machine can see it while vcctl runs, so rather use --token-file"},
 			&cli.StringFlag{Name: "token-file", Usage: "`FILE` that holds the token"},
 			&cli.StringFlag{Name: "cacert", Usage: "`FILE` with the CA certificate of the server"},
+			&cli.StringFlag{Name: "tenant", Usage: "`TENANT` whose virtual clusters and VMs the command is about; '*' in lists: all (default: that of the token, or default)"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "table", Usage: "table, wide, json (as the REST API has it) or yaml"},
 		},
 		Commands: []*cli.Command{

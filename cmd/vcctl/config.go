@@ -25,6 +25,7 @@ type config struct {
 	Token     string `yaml:"token"`
 	TokenFile string `yaml:"tokenFile"`
 	CACert    string `yaml:"cacert"`
+	Tenant    string `yaml:"tenant"`
 }
 
 // configFile is $XDG_CONFIG_HOME/evenkeel/config.yaml, by default below ~/.config. Where HOME is not set, as in scripts of
@@ -68,7 +69,7 @@ func readConfig(path string) (config, error) {
 		// Without the excerpt that the parser offers: it may show the token.
 		var at yaml.Error
 		if errors.As(err, &at) && at.GetToken() != nil {
-			return config{}, usage("%s: line %d: %s (it may hold address, token, tokenFile and cacert)", path, at.GetToken().Position.Line, at.GetMessage())
+			return config{}, usage("%s: line %d: %s (it may hold address, token, tokenFile, cacert and tenant)", path, at.GetToken().Position.Line, at.GetMessage())
 		}
 		return config{}, usage("%s cannot be read as YAML", path)
 	}
@@ -84,20 +85,48 @@ func readConfig(path string) (config, error) {
 // leaderWait is how long a command waits for a leader: longer than an election takes.
 var leaderWait = 5 * time.Second
 
-// client of the server that flags, environment and configuration name, in that order.
-func (t *tool) client(c *cli.Context) (*client.Client, error) {
+// access is how a command reaches the cluster, and the tenant that it acts in.
+type access struct {
+	address, cacert, token string
+	tenant                 string
+	tenantChosen           bool // on the command line
+}
+
+// access that flags, environment and configuration name, in that order.
+func (t *tool) access(c *cli.Context) (access, error) {
 	file, err := readConfig(configFile())
 	if err != nil {
-		return nil, err
+		return access{}, err
 	}
-	token, err := t.token(c, file)
+	a := access{
+		address: cmp.Or(c.String("address"), os.Getenv("EVENKEEL_ADDRESS"), file.Address),
+		cacert:  cmp.Or(c.String("cacert"), os.Getenv("EVENKEEL_CACERT"), file.CACert),
+	}
+	if a.tenant, a.tenantChosen, err = chosenTenant(c); err != nil {
+		return a, err
+	}
+	if !a.tenantChosen {
+		a.tenant = cmp.Or(os.Getenv("EVENKEEL_TENANT"), file.Tenant)
+	}
+	a.token, err = t.token(c, file)
+	return a, err
+}
+
+// client of the server that flags, environment and configuration name.
+func (t *tool) client(c *cli.Context) (*client.Client, error) {
+	a, err := t.access(c)
 	if err != nil {
 		return nil, err
 	}
+	return t.connect(a)
+}
+
+func (t *tool) connect(a access) (*client.Client, error) {
 	api, err := client.New(client.Config{
-		Address:  cmp.Or(c.String("address"), os.Getenv("EVENKEEL_ADDRESS"), file.Address),
-		CAFile:   cmp.Or(c.String("cacert"), os.Getenv("EVENKEEL_CACERT"), file.CACert),
-		Token:    token,
+		Address:  a.address,
+		CAFile:   a.cacert,
+		Token:    a.token,
+		Tenant:   a.tenant,
 		Agent:    "vcctl/" + version,
 		Patience: leaderWait,
 		Dial:     t.dial,
