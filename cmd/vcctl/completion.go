@@ -80,6 +80,11 @@ func (t *tool) candidates(c *cli.Context) []string {
 	}
 	begun := fields[len(fields)-1]
 	l := parseLine(c.App, fields[:len(fields)-1])
+	for _, name := range []string{"address", "token-file", "cacert", "tenant"} { // names come from where the command will go
+		if value, given := l.values[name]; given {
+			_ = c.Set(name, value) // a flag of the program, so that it is known
+		}
+	}
 	var out []string
 	switch {
 	case l.flag != "":
@@ -106,23 +111,28 @@ func (t *tool) candidates(c *cli.Context) []string {
 
 // commandLine is what stands on a command line before its last word.
 type commandLine struct {
-	path     []string       // names of the command
-	leaf     *cli.Command   // the last of them; nil: none yet
-	commands []*cli.Command // that may follow
-	flag     string         // whose value comes next; "": none
-	args     int            // words that are neither
+	path     []string          // names of the command
+	leaf     *cli.Command      // the last of them; nil: none yet
+	commands []*cli.Command    // that may follow
+	flag     string            // whose value comes next; "": none
+	args     int               // words that are neither
+	values   map[string]string // of flags
 }
 
 func parseLine(app *cli.App, before []string) commandLine {
 	table := flagTable(app)
-	l := commandLine{commands: app.Commands}
+	l := commandLine{commands: app.Commands, values: map[string]string{}}
 	for _, w := range before {
 		switch {
 		case l.flag != "":
-			l.flag = ""
+			l.values[l.flag], l.flag = w, ""
 		case strings.HasPrefix(w, "-"):
-			name := strings.TrimLeft(w, "-")
-			if spec := table[name]; spec != nil && spec.value {
+			name, value, whole := strings.Cut(strings.TrimLeft(w, "-"), "=")
+			switch spec := table[name]; {
+			case spec == nil || !spec.value:
+			case whole:
+				l.values[name] = value
+			default:
 				l.flag = name
 			}
 		default:
@@ -217,15 +227,23 @@ const completionTime = 2 * time.Second
 func (t *tool) things(c *cli.Context, noun string) []string {
 	ctx, cancel := context.WithTimeout(c.Context, completionTime)
 	defer cancel()
-	api, err := t.client(c)
+	a, err := t.access(c)
+	if err != nil {
+		return nil
+	}
+	api, err := t.connect(a)
 	if err != nil {
 		return nil
 	}
 	switch stale := client.Stale(); noun { // an error means no candidates: a shell has no place for it
 	case "vc":
-		return nameEach(func(x v1.VirtualCluster) string { return x.Name })(api.VirtualClusters(ctx, stale))
+		return nameEach(func(x v1.VirtualCluster) string { return fullName(x.Tenant, x.Name) })(ofChosenTenant(a.tenant, func(of client.Option) ([]v1.VirtualCluster, error) {
+			return api.VirtualClusters(ctx, stale, of)
+		}))
 	case "vm":
-		return nameEach(func(x v1.VM) string { return x.Name })(api.VMs(ctx, "", "", stale))
+		return nameEach(func(x v1.VM) string { return fullName(x.Tenant, x.Name) })(ofChosenTenant(a.tenant, func(of client.Option) ([]v1.VM, error) {
+			return api.VMs(ctx, "", "", stale, of)
+		}))
 	case "host":
 		return nameEach(func(x v1.Host) string { return x.Name })(api.Hosts(ctx, stale))
 	case "member":
@@ -251,6 +269,18 @@ func (t *tool) things(c *cli.Context, noun string) []string {
 		return slices.Compact(out)
 	}
 	return nil
+}
+
+// ofChosenTenant asks for what the chosen tenant has; if none is chosen, for what all have that the token may see.
+func ofChosenTenant[T any](tenant string, ask func(of client.Option) ([]T, error)) ([]T, error) {
+	if tenant != "" && tenant != client.AllTenants {
+		return ask(client.OfTenant(tenant))
+	}
+	all, err := ofTenant(client.AllTenants, ask)
+	if err != nil { // a token of a tenant sees its own only
+		return ask(client.OfTenant(""))
+	}
+	return all, nil
 }
 
 // nameEach says how things of a kind are named.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -86,6 +87,25 @@ func (c *call) owned(op v1.Operation) v1.Operation {
 		op.Tenant = c.tenant
 	}
 	return op
+}
+
+// ofTenant asks for what a tenant has, or all of them: what operators see of hosts and of the cluster is not one tenant's. A server
+// from before there were tenants refuses the question for all, and all that it has is the default tenant's.
+func ofTenant[T any](tenant string, ask func(of client.Option) ([]T, error)) ([]T, error) {
+	all, err := ask(client.OfTenant(tenant))
+	if tenant == client.AllTenants && client.IsProblem(err, v1.ProblemInvalid) {
+		return ask(client.OfTenant(""))
+	}
+	return all, err
+}
+
+// withFullNames are VMs under the names that the whole cluster knows them by.
+func withFullNames(vms []v1.VM) []v1.VM {
+	out := slices.Clone(vms)
+	for i := range out {
+		out[i].Name = fullName(out[i].Tenant, out[i].Name)
+	}
+	return out
 }
 
 // inTenants is the table of a list: that with tenants where it is of all of them.

@@ -176,3 +176,89 @@ func TestTenantOfWhatFollows(t *testing.T) {
 		t.Errorf("over quota: status %d, %q", status, errs)
 	}
 }
+
+// What operators see of hosts, of the cluster and in completion is that of all tenants, under full names.
+func TestAllTenantsForOperators(t *testing.T) {
+	vms := `{"items":[{"name":"web-w-0","tenant":"default","virtualCluster":"web","group":"w","host":"h1"},{"name":"web-w-0","tenant":"film","virtualCluster":"web","group":"w","host":"h1"}]}`
+	answers := map[string]string{
+		"GET /v1/virtual-clusters": `{"items":[{"name":"web","tenant":"default","groups":[{"name":"w"}]},{"name":"web","tenant":"film","groups":[{"name":"w"}]}]}`, "GET /v1/vms": vms,
+		"GET /v1/hosts": `{"items":[{"name":"h1"}]}`, "GET /v1/hosts/h1": `{"name":"h1"}`, "GET /v1/cluster/status": `{}`, "GET /v1/migrations": `{"items":[]}`,
+		"GET /v1/vms/web-w-0/samples": `{"items":[]}`,
+	}
+	r := newRecorder(t, answers)
+	file := filepath.Join(t.TempDir(), "history.json")
+	for _, c := range []struct {
+		config, line, asked, says string
+	}{
+		{"", "host get h1", "GET /v1/vms?host=h1&tenant=%2A", "film/web-w-0"},
+		{"tenant: lab", "host get h1", "GET /v1/vms?host=h1&tenant=%2A", "film/web-w-0"},
+		{"tenant: lab", "top", "GET /v1/virtual-clusters?tenant=%2A", "film/web-w-0"},
+		{"", "top --tenant film", "GET /v1/vms?tenant=film", ""},
+		{"tenant: lab", "cluster history " + file, "GET /v1/vms/web-w-0/samples?resolution=5m&resource=cpu&since=", ""},
+		{"tenant: lab", "cluster history " + file, "GET /v1/vms/web-w-0/samples?resolution=5m&resource=cpu&since=&tenant=film", "2 virtual clusters, 2 VMs"},
+		{"", "__complete -- vc get ", "GET /v1/virtual-clusters?consistency=stale&tenant=%2A", "web\nfilm/web\n"},
+		{"", "__complete -- vm get film/", "GET /v1/vms?consistency=stale&tenant=%2A", "film/web-w-0\n"},
+		{"", "__complete -- --tenant film vc get ", "GET /v1/virtual-clusters?consistency=stale&tenant=film", "web\n"},
+		{"", "__complete -- --tenant=film vc get ", "GET /v1/virtual-clusters?consistency=stale&tenant=film", "web\n"},
+		{"tenant: lab", "__complete -- vc get ", "GET /v1/virtual-clusters?consistency=stale&tenant=lab", "web\n"},
+	} {
+		_ = os.Remove(file)
+		atHome(t, c.config)
+		status, asked, out, errs := r.vcctl(strings.Split(c.line, " ")...)
+		for i, line := range asked {
+			if at := strings.Index(line, "since="); at >= 0 { // a time of now
+				rest := line[at:]
+				line = line[:at] + "since="
+				if next := strings.Index(rest, "&"); next >= 0 {
+					line += rest[next:]
+				}
+			}
+			asked[i] = line
+		}
+		if status != 0 || !slices.Contains(asked, c.asked) || !strings.Contains(out+errs, c.says) {
+			t.Errorf("%s (%s): status %d; asked %q, want %q; printed %s%s, want %q", c.line, c.config, status, asked, c.asked, out, errs, c.says)
+		}
+	}
+}
+
+// refusing answers as a server, or to a token, that does not take tenant=*.
+func refusing(t *testing.T, problem string) *httptest.Server {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Query().Has("tenant") {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			_, _ = io.WriteString(w, `{"type":"urn:evenkeel:problem:`+problem+`","title":"no","status":422}`)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"name":"h1","items":[{"name":"web"}]}`)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Servers from before there were tenants, during an upgrade, and tokens of tenants refuse to list all.
+func TestAllTenantsRefused(t *testing.T) {
+	for _, c := range []struct {
+		problem, line string
+		status        int
+	}{
+		{"invalid", "host get h1", 0}, {"not-found", "host get h1", 4}, {"invalid", "top", 0},
+		{"invalid", "__complete -- vc get w", 0}, {"not-found", "__complete -- vc get w", 0}, {"invalid", "vc list -A", 2},
+	} {
+		atHome(t, "")
+		r := recorder{Server: refusing(t, c.problem)}
+		status, _, out, errs := r.vcctl(strings.Split(c.line, " ")...)
+		if status != c.status || status == 0 && !strings.Contains(out, "web") {
+			t.Errorf("%s, %s: status %d, want %d: %s%s", c.line, c.problem, status, c.status, out, errs)
+		}
+	}
+}
+
+func TestSimulatedNeedOfTenant(t *testing.T) {
+	for text, want := range map[string][2]string{"web=1": {"web", ""}, "web/front=1": {"web", "front"}, "film/web/front=1": {"film/web", "front"}, "film/web/=1": {"film/web", ""}} {
+		if n, err := simulatedNeed(text); err != nil || n.VirtualCluster != want[0] || n.Group != want[1] {
+			t.Errorf("%s: %+v, %v, want %q", text, n, err, want)
+		}
+	}
+}
