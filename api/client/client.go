@@ -161,8 +161,11 @@ type sending struct {
 // AllTenants is the tenant of a request that is about all of them.
 const AllTenants = "*"
 
-// tenantPaths are what belongs to tenants: the first parts of the paths below /v1 that take the parameter tenant.
-var tenantPaths = []string{"virtual-clusters", "vms", "operations", "events", "tokens"}
+// takesTenant says whether a request to a path below /v1 that begins so takes the parameter tenant: it is about what tenants own. A
+// new token names its tenant itself.
+func takesTenant(method, first string) bool {
+	return slices.Contains([]string{"virtual-clusters", "vms", "operations", "events"}, first) || first == "tokens" && method == http.MethodGet
+}
 
 // OfTenant asks for what belongs to a tenant other than that of the client; "" leaves it to the server.
 func OfTenant(name string) Option { return func(s *sending) { s.tenant = name } }
@@ -252,7 +255,7 @@ func (c *Client) request(ctx context.Context, method string, body any, opts []Op
 	for _, o := range opts {
 		o(s)
 	}
-	if slices.Contains(tenantPaths, parts[1]) {
+	if takesTenant(method, parts[1]) {
 		query("tenant", s.tenant)(s)
 	}
 	return s, nil

@@ -30,12 +30,12 @@ type call struct {
 type view = func(wide bool) string
 
 // offline is the action of a command that asks no server. What commands share is checked before do runs: the
-// arguments are those that ArgsUsage names (a command whose argument is optional takes it itself), -o is known, and
+// arguments are those that ArgsUsage names (a command whose argument is optional, or that takes any number, takes them itself), -o is known, and
 // --dry-run, --wait and --timeout go together.
 func (t *tool) offline(do func(*call) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		k := &call{Context: c, t: t, ctx: c.Context}
-		if !strings.HasPrefix(c.Command.ArgsUsage, "[") {
+		if usage := c.Command.ArgsUsage; !strings.HasPrefix(usage, "[") && !strings.HasSuffix(usage, "...") {
 			got, err := names(c, strings.Fields(c.Command.ArgsUsage)...)
 			if err != nil {
 				return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +50,7 @@ func completionCommand(t *tool) *cli.Command {
 	}
 	return &cli.Command{
 		Name: "completion", Usage: "print the completion script of a shell",
-		Description: "Names of virtual clusters, VMs, hosts, members, images, tokens, plans, migrations and settings are completed too, by asking the server.\n\n" +
+		Description: "Names of virtual clusters, VMs, hosts, members, images, tenants, tokens, plans, migrations and settings are completed too, by asking the server.\n\n" +
 			"Example: source <(vcctl completion bash)",
 		Subcommands: []*cli.Command{
 			{Name: "bash", Usage: "for bash", ArgsUsage: " ", Action: script(bashScript), Description: "Example: source <(vcctl completion bash)"},
@@ -169,14 +170,18 @@ func (l *commandLine) flags(app *cli.App) (out []string) {
 
 // namesThing says whether the name of a thing may follow.
 func (l *commandLine) namesThing() bool {
-	return l.leaf != nil && l.args == 0 && strings.TrimSpace(l.leaf.ArgsUsage) != ""
+	return l.leaf != nil && strings.TrimSpace(l.leaf.ArgsUsage) != "" && (l.args == 0 || strings.HasSuffix(l.leaf.ArgsUsage, "..."))
 }
 
 // noun is what kind of thing the command names; "": one that is new.
 func (l *commandLine) noun() string {
 	switch {
-	case l.path[0] == "token" && l.leaf.Name == "create":
+	case (l.path[0] == "token" || l.path[0] == "tenant") && l.leaf.Name == "create":
 		return ""
+	case l.path[0] == "quota" && l.args == 0:
+		return "tenant"
+	case l.path[0] == "quota":
+		return "quota key"
 	case strings.Contains(l.leaf.ArgsUsage, "MEMBER"):
 		return "member"
 	case strings.Contains(l.leaf.ArgsUsage, "KEY=VALUE"):
@@ -198,7 +203,7 @@ func (t *tool) values(c *cli.Context, path []string, flag string) []string {
 		return []string{"disk", "kernel", "initrd"}
 	case "role":
 		return tokenRoles
-	case "vc", "host", "vm", "plan":
+	case "vc", "host", "vm", "plan", "tenant":
 		return t.things(c, flag)
 	case "lose", "skip":
 		return t.things(c, "host")
@@ -252,6 +257,10 @@ func (t *tool) things(c *cli.Context, noun string) []string {
 		return nameEach(func(x v1.Plan) string { return x.ID })(api.Plans(ctx, "", 0, stale))
 	case "migration":
 		return nameEach(func(x v1.Migration) string { return x.ID })(api.Migrations(ctx, "", "", "", 0, stale))
+	case "tenant":
+		return nameEach(func(x v1.Tenant) string { return x.Name })(api.Tenants(ctx, stale))
+	case "quota key":
+		return nameEach(func(key string) string { return key + "=" })(slices.Sorted(maps.Keys(v1.QuotaUnits)), nil)
 	case "token":
 		return nameEach(func(x v1.Token) string { return x.ID })(api.Tokens(ctx, stale))
 	case "image":
