@@ -127,7 +127,7 @@ var bodies = map[string][]string{
 		`{"name":"%s","groups":[{"name":"a","cpu":1000,"memory":"1GiB"}],"onFull":"reject"}`,
 		`{"name":"probe","groups":[{"name":"a","cpu":1,"memory":"1GiB","affinity":{"require":["host:%s"]}}]}`,
 		`{"name":"probe","groups":[{"name":"a","count":64,"cpu":8,"memory":"15GiB"}],"onFull":"reject"}`,
-		`{"name":"large","groups":[{"name":"a","count":4,"cpu":8,"memory":"1GiB"}]}`, // less for all others
+		`{"name":"large","minYield":0.1,"groups":[{"name":"a","count":2,"cpu":8,"memory":"1GiB"}]}`, // less for all others
 		`{"name":"probe","groups":[{"name":"a","cpu":1,"memory":"1GiB","image":"%s"}]}`},
 	"PATCH /v1/virtual-clusters/{name}": {`{"count":64}`, `{"group":"%s","count":3}`},
 	"POST /v1/tokens":                   {`{"name":"x","role":"viewer","tenant":"%s"}`, `{"name":"x","role":"admin"}`, `{"name":"x","role":"viewer"}`},
