@@ -171,6 +171,9 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 			return
 		}
 		transport.MarkAuthenticated(r.Context())
+		if observed, ok := r.Context().Value(seenKey{}).(*seen); ok && principal.Tenant != "" {
+			observed.ofTenant, observed.wanted = true, 0
+		}
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // before, it is that of strangers
 		ctx := context.WithValue(r.Context(), principalKey{}, principal)
 		ctx = asks(ctx, audit.Actor{ID: "token:" + principal.ID, Name: principal.Name, Client: r.RemoteAddr, Request: requestID(ctx)})
@@ -236,7 +239,10 @@ func (s *Server) identifyToken(r *http.Request) (*principal, *problem) {
 		return refuse(fmt.Sprintf("the token %s (%s) expired at %s", row.Name, row.ID, row.Until.UTC().Format(time.RFC3339)))
 	case found && same:
 		s.cluster.UseToken(id, now)
-		return &principal{ID: row.ID, Name: row.Name, Role: row.Role, Until: row.Until}, nil
+		if row.Tenant != "" && s.cluster.Suspended(row.Tenant) {
+			return nil, suspended(row.Tenant)
+		}
+		return &principal{ID: row.ID, Name: row.Name, Role: row.Role, Tenant: row.Tenant, Until: row.Until}, nil
 	case formed && !found && s.opts.Members != nil && (s.cluster.Ready() != nil || !s.opts.Members.CaughtUp()):
 		return nil, noLeader("this server does not know the tokens of the cluster now; ask another one, or try again")
 	}

@@ -27,6 +27,7 @@ const (
 )
 
 type eventsInput struct {
+	TenantParams
 	ReadParams
 	After       string `query:"after" maxLength:"20" doc:"Only events with a greater number than this; 0: all that are kept. A stream without it begins with what happens next, a list with the newest."`
 	Follow      bool   `query:"follow" default:"true" doc:"false: a list as JSON, and the end."`
@@ -75,11 +76,14 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.view(ctx, in.Consistency)
+	if in.Tenant == "" && principalOf(ctx).of() == "" {
+		in.Tenant = allTenants // the cluster's own, and those of all tenants
+	}
+	x, err := s.scoped(ctx, in.TenantParams, in.ReadParams)
 	if err != nil {
 		return nil, err
 	}
-	last := v.LastEvent()
+	last := x.lastEvent()
 	if in.Follow {
 		if err := s.live.acquire(ctx, liveStream); err != nil {
 			return nil, err
@@ -89,10 +93,10 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 		}
 		return &huma.StreamResponse{Body: func(hctx huma.Context) {
 			r, w := humago.Unwrap(hctx)
-			s.stream(r.Context(), w, filter, after, last)
+			s.stream(r.Context(), w, x, filter, after)
 		}}, nil
 	}
-	list := v1.EventList{Items: each(v.EventsWhere(filter, after, !given, in.Limit), event), Last: last}
+	list := v1.EventList{Items: x.events(filter, after, !given, in.Limit), Last: last}
 	return &huma.StreamResponse{Body: func(hctx huma.Context) {
 		hctx.SetHeader("Content-Type", "application/json")
 		_ = json.NewEncoder(hctx.BodyWriter()).Encode(list) // an error here means that the client is gone: there is no one to report it to
@@ -115,7 +119,7 @@ func position(in *eventsInput) (after uint64, given bool, err error) {
 }
 
 // stream sends the events after a number that a filter wants until the client or the server ends.
-func (s *Server) stream(ctx context.Context, w http.ResponseWriter, filter state.EventFilter, after, last uint64) {
+func (s *Server) stream(ctx context.Context, w http.ResponseWriter, x scopedView, filter state.EventFilter, after uint64) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
@@ -123,32 +127,38 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, filter state
 	out := sse{ctx: ctx, w: w, conn: http.NewResponseController(w)}
 	defer out.endWith(ctx)()
 	w.WriteHeader(http.StatusOK)
-	if after > last { // the number is from before the state was restored to an older one
+	if last := x.lastEvent(); after > last { // the number is from before the state was restored to an older one
 		out.gap(v1.Gap{After: after, Next: last + 1})
 		after = last
 	}
 	out.comment("events after %d", after)
+	at := x.eventAt(after)
 	beat := time.NewTicker(heartbeatEvery)
 	defer beat.Stop()
 	for out.err == nil {
-		v, err := s.cluster.View(ctx, true) // events come in the order of the log wherever they are read
-		if err != nil {
+		var err error
+		if x.v, err = s.cluster.View(ctx, true); err != nil { // events come in the order of the log wherever they are read
 			return
 		}
-		changed := v.Watch()
-		if last := v.LastEvent(); last < after { // it was restored meanwhile
+		changed := x.v.Watch()
+		if last := x.lastEvent(); last < after { // it was restored meanwhile
 			out.gap(v1.Gap{After: after, Next: last + 1})
-			after = last
+			after, at = last, x.eventAt(last)
 		}
-		events := v.EventsAfter(after, eventsAtOnce)
+		events := x.v.EventsAfter(at, eventsAtOnce)
 		for _, e := range events {
-			if e.Seq > after+1 && after > 0 {
-				out.gap(v1.Gap{After: after, Next: e.Seq})
+			at = e.Seq
+			number, counts := x.eventNumber(e)
+			if !counts {
+				continue
 			}
-			if filter.Match(e) {
-				out.event(event(e))
+			if number > after+1 && after > 0 {
+				out.gap(v1.Gap{After: after, Next: number})
 			}
-			after = e.Seq
+			after = number
+			if shown, ok := x.wanted(filter, e); ok {
+				out.event(shown)
+			}
 		}
 		if len(events) > 0 {
 			out.flush()

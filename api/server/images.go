@@ -20,18 +20,18 @@ type imageAnswer struct {
 func (s *Server) registerImages(api huma.API) {
 	get(api, route{"listImages", "/v1/images", tagImage, "List images", "The image catalogue by name. VC files name its entries; they never have paths."},
 		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.List[v1.Image]], error) {
-			v, err := s.view(ctx, in.Consistency)
+			v, err := s.viewOfAny(ctx, in.Consistency)
 			if err != nil {
 				return nil, err
 			}
-			return &answerOf[v1.List[v1.Image]]{Body: v1.List[v1.Image]{Items: each(v.Images(), image)}}, nil
+			return &answerOf[v1.List[v1.Image]]{Body: v1.List[v1.Image]{Items: each(v.Images(), imageFor(principalOf(ctx)))}}, nil
 		})
 	get(api, route{"getImage", "/v1/images/{name}", tagImage, "Get an image", "One image of the catalogue."},
 		func(ctx context.Context, in *struct {
 			NameParam
 			ReadParams
 		}) (*answerOf[v1.Image], error) {
-			v, err := s.view(ctx, in.Consistency)
+			v, err := s.viewOfAny(ctx, in.Consistency)
 			if err != nil {
 				return nil, err
 			}
@@ -39,7 +39,7 @@ func (s *Server) registerImages(api huma.API) {
 			if !ok {
 				return nil, notFound("there is no image %q", in.Name)
 			}
-			return &answerOf[v1.Image]{Body: image(i)}, nil
+			return &answerOf[v1.Image]{Body: imageFor(principalOf(ctx))(i)}, nil
 		})
 	change(api, http.MethodPost, route{"addImage", "/v1/images", tagImage, "Add an image", "Enters a file that lies on the hosts into the catalogue. The file is looked at, not copied."},
 		http.StatusCreated, v1.ImageSpec{},

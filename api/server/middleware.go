@@ -54,6 +54,7 @@ func plainID(id string) bool {
 type seen struct {
 	index, wanted uint64
 	authenticated bool // the caller is
+	ofTenant      bool // the caller is of a tenant, and sees no index of the log
 }
 
 type seenKey struct{}
@@ -107,6 +108,9 @@ func (s *Server) observe(next http.Handler) http.Handler {
 		begin := time.Now()
 		observed, _ := r.Context().Value(seenKey{}).(*seen)
 		rec := &recorder{ResponseWriter: w, index: func() uint64 {
+			if observed == nil || !observed.authenticated || observed.ofTenant {
+				return 0
+			}
 			if observed != nil && observed.index > 0 && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 				return observed.index
 			}

@@ -20,24 +20,25 @@ const (
 func (s *Server) registerOperations(api huma.API) {
 	get(api, route{"listOperations", "/v1/operations", tagOperation, "List operations", "The newest changes that were asked for, oldest of them first. Old ones are dropped after a while."},
 		func(ctx context.Context, in *struct {
+			TenantParams
 			ReadParams
 			VirtualCluster string `query:"virtualCluster" doc:"Only those of the virtual cluster of that name."`
 			State          string `query:"state" enum:"pending,done,failed,superseded" doc:"Only those in that state."`
 			Limit          int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"At most so many."`
 		}) (*answerOf[v1.List[v1.Operation]], error) {
-			v, err := s.view(ctx, in.Consistency)
+			x, err := s.scoped(ctx, in.TenantParams, in.ReadParams)
 			if err != nil {
 				return nil, err
 			}
 			out := &answerOf[v1.List[v1.Operation]]{}
 			out.Body.Items = []v1.Operation{}
-			rows := v.Operations()
+			rows := x.v.Operations()
 			for i := len(rows) - 1; i >= 0 && len(out.Body.Items) < in.Limit; i-- {
 				row := rows[i]
-				if in.VirtualCluster != "" && row.Name != in.VirtualCluster {
+				if _, name := x.names(row.Name); !x.seesOperation(row) || in.VirtualCluster != "" && name != in.VirtualCluster {
 					continue
 				}
-				if op := operation(v, row); in.State == "" || op.State == in.State {
+				if op := x.operation(row); in.State == "" || op.State == in.State {
 					out.Body.Items = append(out.Body.Items, op)
 				}
 			}
@@ -46,6 +47,7 @@ func (s *Server) registerOperations(api huma.API) {
 		})
 	get(api, route{"getOperation", "/v1/operations/{id}", tagOperation, "Get an operation", "With wait, the answer comes once the operation has ended or moved on, or when the time is over."},
 		func(ctx context.Context, in *struct {
+			TenantParams
 			ReadParams
 			ID   string `path:"id" maxLength:"64" doc:"Id of the operation."`
 			Wait string `query:"wait" doc:"How long to wait for a change, as a Go duration; at most 60s." example:"30s"`
@@ -59,7 +61,7 @@ func (s *Server) registerOperations(api huma.API) {
 				}
 				wait = d
 			}
-			op, err := s.await(ctx, in.ID, in.Consistency, in.Seen, wait)
+			op, err := s.await(ctx, in.TenantParams, in.ReadParams, in.ID, in.Seen, wait)
 			if err != nil {
 				return nil, err
 			}
@@ -68,7 +70,7 @@ func (s *Server) registerOperations(api huma.API) {
 }
 
 // await an operation's end, or its next step if seen is its last one.
-func (s *Server) await(ctx context.Context, id, consistency, seen string, wait time.Duration) (v1.Operation, error) {
+func (s *Server) await(ctx context.Context, t TenantParams, r ReadParams, id, seen string, wait time.Duration) (v1.Operation, error) {
 	if wait > 0 {
 		if err := s.live.acquire(ctx, livePoll); err != nil {
 			return v1.Operation{}, err
@@ -79,20 +81,20 @@ func (s *Server) await(ctx context.Context, id, consistency, seen string, wait t
 	live := time.NewTicker(liveEvery)
 	defer live.Stop()
 	for {
-		v, err := s.view(ctx, consistency)
+		x, err := s.one(ctx, t, r)
 		if err != nil {
 			return v1.Operation{}, err
 		}
-		row, ok := v.Operation(id)
-		if !ok {
-			return v1.Operation{}, notFound("there is no operation %q (any more)", id)
+		row, err := x.findOperation(id)
+		if err != nil {
+			return v1.Operation{}, err
 		}
-		op := operation(v, row)
+		op := x.operation(row)
 		if wait == 0 || op.Ended() || seen != "" && op.Text != seen {
 			return op, nil
 		}
 		select {
-		case <-v.Watch():
+		case <-x.v.Watch():
 		case <-live.C:
 		case <-over.C:
 			return op, nil

@@ -27,10 +27,12 @@ const (
 
 // principal is who a request is from: the holder of a token.
 type principal struct {
-	ID    string // of the token
-	Name  string
-	Role  state.Role
-	Until time.Time // zero: without an end
+	ID   string // of the token
+	Name string
+	Role state.Role
+	// Tenant that it is of, with a role of a tenant; "": the cluster.
+	Tenant string
+	Until  time.Time // zero: without an end
 	// File: the token is that of the file of `vcd dev`, which has no row and cannot be revoked.
 	File bool
 }
@@ -193,8 +195,12 @@ func (s *Server) endOf(id string, until time.Time, now time.Time) error {
 	if id == fileTokenID {
 		return nil
 	}
-	if _, there := s.cluster.Token(id); !there {
+	row, there := s.cluster.Token(id)
+	if !there {
 		return newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, "the token was revoked while this request ran")
+	}
+	if row.Tenant != "" && s.cluster.Suspended(row.Tenant) {
+		return suspended(row.Tenant)
 	}
 	if (state.Token{Until: until}).Ended(now) {
 		return newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, "the token expired while this request ran")

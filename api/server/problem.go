@@ -22,6 +22,7 @@ import (
 type problem struct {
 	v1.Problem
 	retry bool // worth trying again soon
+	plain bool // its text speaks of the object alone that the request named
 }
 
 // Error implements error.
@@ -46,6 +47,8 @@ var titles = map[string]string{
 	v1.ProblemMalformed:     "The request cannot be read",
 	v1.ProblemUnauthorized:  "No valid token",
 	v1.ProblemForbidden:     "Not within the role of the token",
+	v1.ProblemQuota:         "Over quota",
+	v1.ProblemSuspended:     "The tenant is suspended",
 	v1.ProblemNotFound:      "Not found",
 	v1.ProblemMethod:        "Method not allowed",
 	v1.ProblemNotAcceptable: "No such media type to answer with",
@@ -130,6 +133,9 @@ func (s *Server) fail(ctx context.Context, err error) error {
 	if p.Status == http.StatusInternalServerError {
 		s.log.ErrorContext(ctx, "request failed", "request", requestID(ctx), "error", err)
 	}
+	if tenant := principalOf(ctx).of(); tenant != "" {
+		p = restricted(p, tenant)
+	}
 	return p
 }
 
@@ -142,6 +148,8 @@ func problemOf(err error) *problem {
 		exists   *leader.Exists
 		frozen   *leader.FrozenError
 		blocked  *leader.Blocked
+		busy     *leader.Busy
+		quota    *state.QuotaError
 	)
 	switch {
 	case errors.As(err, &already):
@@ -187,6 +195,14 @@ func problemOf(err error) *problem {
 		p := newProblem(http.StatusConflict, v1.ProblemBlocked, err.Error())
 		p.Blockers = blockers(blocked.Blockers)
 		return p
+	case errors.As(err, &busy):
+		p := newProblem(http.StatusConflict, v1.ProblemConflict, busy.Text)
+		p.plain = true
+		return p
+	case errors.As(err, &quota):
+		return newProblem(http.StatusForbidden, v1.ProblemQuota, quota.Error())
+	case errors.Is(err, state.ErrSuspended):
+		return newProblem(http.StatusForbidden, v1.ProblemSuspended, err.Error())
 	case errors.As(err, &exists):
 		p := newProblem(http.StatusConflict, v1.ProblemExists, exists.Text)
 		p.Errors = []v1.FieldError{{In: "body", Field: exists.Field, Message: strings.TrimPrefix(exists.Text, exists.Field+": ")}}

@@ -22,6 +22,11 @@ const (
 	permitAudit      permission = "audit"      // read who may do what, and who did
 	permitOperate    permission = "operate"    // change virtual clusters, hosts, images, settings and members; open consoles
 	permitAdminister permission = "administer" // make and revoke tokens of the API and of members; save and restore the whole state
+
+	// Of tenants, in their own.
+	permitView permission = "view" // read what the tenant owns, consoles apart
+	permitEdit permission = "edit" // change virtual clusters; open consoles
+	permitOwn  permission = "own"  // make and revoke tokens of the tenant
 )
 
 // grants are the permissions of each role. A role that is not here has none.
@@ -30,6 +35,46 @@ var grants = map[state.Role][]permission{
 	state.RoleOperator: {permitMetrics, permitRead, permitOperate},
 	state.RoleAuditor:  {permitMetrics, permitRead, permitAudit},
 	state.RoleMetrics:  {permitMetrics},
+	state.RoleOwner:    {permitView, permitEdit, permitOwn},
+	state.RoleEditor:   {permitView, permitEdit},
+	state.RoleViewer:   {permitView},
+}
+
+// tenantRoutes are the routes that roles of tenants may use, with the permission that each needs. A route that is not here is for
+// roles of the cluster only. What a route shows to a tenant is decided in scope.go.
+var tenantRoutes = map[string]permission{
+	"GET /openapi.json": permitView,
+
+	"GET /v1/tenants":         permitView,
+	"GET /v1/tenants/{name}":  permitView,
+	"GET /v1/quotas":          permitView,
+	"GET /v1/quotas/{name}": permitView,
+
+	"GET /v1/tokens":         permitOwn,
+	"POST /v1/tokens":        permitOwn,
+	"DELETE /v1/tokens/{id}": permitOwn,
+
+	"GET /v1/events":          permitView,
+	"GET /v1/operations":      permitView,
+	"GET /v1/operations/{id}": permitView,
+
+	"GET /v1/images":        permitView,
+	"GET /v1/images/{name}": permitView,
+
+	"GET /v1/virtual-clusters":                permitView,
+	"POST /v1/virtual-clusters":               permitEdit,
+	"GET /v1/virtual-clusters/{name}":         permitView,
+	"PATCH /v1/virtual-clusters/{name}":       permitEdit,
+	"DELETE /v1/virtual-clusters/{name}":      permitEdit,
+	"POST /v1/virtual-clusters/{name}/start":  permitEdit,
+	"POST /v1/virtual-clusters/{name}/stop":   permitEdit,
+	"GET /v1/virtual-clusters/{name}/explain": permitView,
+
+	"GET /v1/vms":                 permitView,
+	"GET /v1/vms/{name}":          permitView,
+	"GET /v1/vms/{name}/samples":  permitView,
+	"GET /v1/vms/{name}/forecast": permitView,
+	"GET /v1/vms/{name}/console":  permitEdit,
 }
 
 // routes are all routes of the API, as the mux names them, with the permission that each needs. A route that is not
@@ -61,6 +106,15 @@ var routes = map[string]permission{
 	"POST /v1/tokens":              permitAdminister,
 	"DELETE /v1/tokens/{id}":       permitAdminister,
 	"GET /v1/audit":                permitAudit,
+
+	"GET /v1/tenants":           permitRead,
+	"POST /v1/tenants":          permitOperate,
+	"GET /v1/tenants/{name}":    permitRead,
+	"PATCH /v1/tenants/{name}":  permitOperate,
+	"DELETE /v1/tenants/{name}": permitOperate,
+	"GET /v1/quotas":            permitRead,
+	"GET /v1/quotas/{name}":   permitRead,
+	"PATCH /v1/quotas/{name}": permitOperate,
 
 	"GET /v1/cluster/rightsizing": permitRead,
 	"GET /v1/events":              permitRead,
@@ -119,13 +173,16 @@ func may(role state.Role, pattern string) bool {
 	if !known {
 		need = permitAdminister
 	}
+	if of, open := tenantRoutes[pattern]; open && slices.Contains(grants[role], of) {
+		return true
+	}
 	return need == permitAnyone || slices.Contains(grants[role], need)
 }
 
 // rolesOf a route are those that may use it, the one with the most rights first.
 func rolesOf(pattern string) []string {
 	var out []string
-	for _, role := range state.Roles() {
+	for _, role := range slices.Concat(state.Roles(), state.TenantRoles()) {
 		if may(role, pattern) {
 			out = append(out, string(role))
 		}
@@ -136,8 +193,12 @@ func rolesOf(pattern string) []string {
 // forbidden is the answer to a principal whose role does not reach for a route.
 func forbidden(p *principal, pattern string) *problem {
 	allowed := rolesOf(pattern)
+	role := string(p.Role)
+	if p.Tenant != "" {
+		role += " of tenant " + p.Tenant
+	}
 	return newProblem(http.StatusForbidden, v1.ProblemForbidden, fmt.Sprintf("token %s has the role %s; %s needs %s",
-		p.label(), p.Role, pattern, strings.Join(allowed, " or ")))
+		p.label(), role, pattern, strings.Join(allowed, " or ")))
 }
 
 // recordingMux is a mux that knows which patterns were registered.

@@ -51,6 +51,8 @@ func (k *keyring) AwaitToken(ctx context.Context, id string) (state.Token, bool)
 	}
 }
 
+func (k *keyring) Suspended(tenant string) bool { return tenant == "closed" }
+
 func (k *keyring) UseToken(id string, at time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -135,6 +137,16 @@ func allowed(role state.Role, method, path string) bool {
 		return method == "GET" && !strings.HasSuffix(path, "/console") && !under("/v1/cluster/snapshot")
 	case state.RoleMetrics:
 		return path == "/metrics"
+	case state.RoleOwner, state.RoleEditor, state.RoleViewer:
+		switch {
+		case under("/v1/tokens"):
+			return role == state.RoleOwner
+		case under("/v1/virtual-clusters"):
+			return method == "GET" || role != state.RoleViewer
+		case strings.HasSuffix(path, "/console"):
+			return role != state.RoleViewer
+		}
+		return method == "GET" && under("/openapi.json", "/v1/tenants", "/v1/quotas", "/v1/events", "/v1/operations", "/v1/images", "/v1/vms")
 	}
 	return false
 }
@@ -145,6 +157,12 @@ func TestRolesOfRoutes(t *testing.T) {
 	tokens := map[state.Role]string{"": ""}
 	for _, role := range state.Roles() {
 		tokens[role] = "Bearer " + k.add("a", role, time.Time{})
+	}
+	for _, role := range state.TenantRoles() {
+		text, row := NewToken()
+		row.Name, row.Role, row.Tenant = "a", role, "film"
+		k.put(row)
+		tokens[role] = "Bearer " + text
 	}
 	s := withKeys(k, true)
 	parameter := regexp.MustCompile(`\{[^}]*\}`)
@@ -192,6 +210,11 @@ func TestRoutesAreInTheTable(t *testing.T) {
 		registered[pattern] = true
 		if _, ok := routes[pattern]; !ok {
 			t.Errorf("%s is not in the table of routes", pattern)
+		}
+	}
+	for pattern := range tenantRoutes {
+		if _, ok := routes[pattern]; !ok {
+			t.Errorf("%s is for tenants, and not in the table of routes", pattern)
 		}
 	}
 	for pattern := range routes {

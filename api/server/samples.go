@@ -26,6 +26,7 @@ func (s *Server) registerSamples(api huma.API) {
 			"the VM moves. Read from the host: 503 while that does not answer."},
 		func(ctx context.Context, in *struct {
 			NameParam
+			TenantParams
 			ReadParams
 			Resource   string `query:"resource" enum:"cpu,memory" default:"cpu" doc:"CPU in cores, or memory in bytes."`
 			Resolution string `query:"resolution" enum:"raw,1m,5m,1h" default:"1m" doc:"raw: steps of ten seconds."`
@@ -35,15 +36,21 @@ func (s *Server) registerSamples(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			if _, err := s.view(ctx, in.Consistency); err != nil {
+			x, err := s.one(ctx, in.TenantParams, in.ReadParams)
+			if err != nil {
 				return nil, err
 			}
-			h, _, vm, err := s.cluster.History(ctx, in.Name)
+			row, err := x.vm(in.Name)
+			if err != nil {
+				return nil, err
+			}
+			h, _, vm, err := s.cluster.History(ctx, row.ID)
 			if err != nil {
 				return nil, s.fail(ctx, unreachable(err))
 			}
+			name, host := x.placed(vm)
 			res := resolutions[in.Resolution]
-			out := &answerOf[v1.Samples]{Body: v1.Samples{VM: vm.Name, Host: vm.Host, Resource: in.Resource, Unit: "cores", Resolution: in.Resolution,
+			out := &answerOf[v1.Samples]{Body: v1.Samples{VM: name, Host: host, Resource: in.Resource, Unit: "cores", Resolution: in.Resolution,
 				StepSeconds: int(res.Step() / time.Second), KeptSeconds: int(res.Kept() / time.Second), Items: []v1.SampleStep{}}}
 			if in.Resource == v1.ResourceMemory {
 				out.Body.Unit = "bytes"
@@ -63,18 +70,26 @@ func (s *Server) registerForecasts(api huma.API) {
 			"often they held. Read from the host: 503 while that does not answer."},
 		func(ctx context.Context, in *struct {
 			NameParam
+			TenantParams
 			ReadParams
 			Resource string `query:"resource" enum:"cpu,memory" default:"cpu" doc:"CPU in cores, or memory in bytes."`
 			Steps    int    `query:"steps" minimum:"1" maximum:"60" default:"10" doc:"How many minutes ahead."`
 		}) (*answerOf[v1.Forecast], error) {
-			if _, err := s.view(ctx, in.Consistency); err != nil {
+			x, err := s.one(ctx, in.TenantParams, in.ReadParams)
+			if err != nil {
 				return nil, err
 			}
-			f, need, vm, err := s.cluster.Forecast(ctx, in.Name, in.Resource, in.Steps)
+			row, err := x.vm(in.Name)
+			if err != nil {
+				return nil, err
+			}
+			f, need, vm, err := s.cluster.Forecast(ctx, row.ID, in.Resource, in.Steps)
 			if err != nil {
 				return nil, s.fail(ctx, unreachable(err))
 			}
-			return &answerOf[v1.Forecast]{Body: forecastOf(f, need, vm)}, nil
+			out := forecastOf(f, need, vm)
+			out.VM, out.Host = x.placed(vm)
+			return &answerOf[v1.Forecast]{Body: out}, nil
 		})
 }
 

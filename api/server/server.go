@@ -53,6 +53,7 @@ type Cluster interface {
 	Mover
 	Rightsizer
 	Tokens
+	Tenants
 }
 
 // Options of a Server.
@@ -141,6 +142,7 @@ func New(c Cluster, o Options) *Server {
 	s.registerDrains(api)
 	s.registerSimulate(api)
 	s.registerTokens(api)
+	s.registerTenants(api)
 	s.registerAudit(api)
 	if o.Members != nil {
 		s.registerMembers(api)
@@ -204,8 +206,15 @@ func (s *Server) serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// view of the cluster for one request.
+// view of the cluster for one request of a role of the cluster. What a tenant may see goes through scoped.
 func (s *Server) view(ctx context.Context, consistency string) (*leader.View, error) {
+	if principal := principalOf(ctx); principal.of() != "" {
+		return nil, newProblem(http.StatusForbidden, v1.ProblemForbidden, "this is for roles of the cluster")
+	}
+	return s.viewOfAny(ctx, consistency)
+}
+
+func (s *Server) viewOfAny(ctx context.Context, consistency string) (*leader.View, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	seen, _ := ctx.Value(seenKey{}).(*seen)

@@ -36,17 +36,24 @@ type tokenAnswer struct {
 
 func (s *Server) registerTokens(api huma.API) {
 	get(api, route{"listTokens", "/v1/tokens", tagToken, "List tokens of the API", "Never their secrets. The token in the file of `vcd dev` is not among them."},
-		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.List[v1.Token]], error) {
-			v, err := s.view(ctx, in.Consistency)
+		func(ctx context.Context, in *struct {
+			TenantParams
+			ReadParams
+		}) (*answerOf[v1.List[v1.Token]], error) {
+			if in.Tenant == "" && principalOf(ctx).of() == "" {
+				in.Tenant = allTenants // the cluster's own, and those of all tenants
+			}
+			x, err := s.scoped(ctx, in.TenantParams, in.ReadParams)
 			if err != nil {
 				return nil, err
 			}
 			uses := s.cluster.TokenUses()
-			return &answerOf[v1.List[v1.Token]]{Body: v1.List[v1.Token]{Items: each(v.Tokens(), func(t state.Token) v1.Token {
+			rows := slices.DeleteFunc(x.v.Tokens(), func(t state.Token) bool { return !x.ownsToken(t) })
+			return &answerOf[v1.List[v1.Token]]{Body: v1.List[v1.Token]{Items: each(rows, func(t state.Token) v1.Token {
 				if used := uses[t.ID]; used.After(t.LastUsed) {
 					t.LastUsed = used
 				}
-				return tokenOf(t)
+				return x.token(t)
 			})}}, nil
 		})
 	change(api, http.MethodPost, route{"makeToken", "/v1/tokens", tagToken, "Make a token of the API", "Its secret is shown in this answer only."},
@@ -65,11 +72,21 @@ func (s *Server) makeToken(ctx context.Context, in *struct {
 		return nil, err
 	}
 	role := state.Role(q.Role)
-	if principal := principalOf(ctx); principal == nil || !covers(principal.Role, role) {
+	principal := principalOf(ctx)
+	if own := principal.of(); own != "" {
+		if q.Tenant != "" && q.Tenant != own {
+			return nil, noTenant(q.Tenant)
+		}
+		q.Tenant = own
+	}
+	if err := roleOfTenant(q); err != nil {
+		return nil, err
+	}
+	if principal == nil || !covers(principal.Role, role) {
 		return nil, newProblem(http.StatusForbidden, v1.ProblemForbidden, fmt.Sprintf("a token of role %s may do what the token of this request may not", role))
 	}
 	text, row := NewToken()
-	row.Name, row.Role, row.MadeBy = q.Name, role, madeBy(ctx)
+	row.Name, row.Role, row.Tenant, row.MadeBy = q.Name, role, q.Tenant, madeBy(ctx)
 	if q.Seconds != nil {
 		row.Until = time.Now().Add(time.Duration(*q.Seconds * float64(time.Second))).UTC().Truncate(time.Second)
 	}
@@ -93,6 +110,11 @@ func (s *Server) revokeToken(ctx context.Context, in *struct {
 	IDParam
 	ChangeParams
 }) (*answerOf[v1.TokenRevocation], error) {
+	if own := principalOf(ctx).of(); own != "" {
+		if row, there := s.cluster.Token(in.ID); there && row.Tenant != own {
+			return nil, notFound("token %s: not found", in.ID)
+		}
+	}
 	// Not ended by its own effect, should the token be that of this request.
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
@@ -115,8 +137,23 @@ func (s *Server) revokeToken(ctx context.Context, in *struct {
 	return &answerOf[v1.TokenRevocation]{Body: out}, nil
 }
 
-// covers says whether a role may do all that another may.
+// roleOfTenant refuses a role of a tenant without one, and a role of the cluster with one.
+func roleOfTenant(q v1.TokenRequest) error {
+	ofTenant := slices.Contains(state.TenantRoles(), state.Role(q.Role))
+	switch {
+	case ofTenant && q.Tenant == "":
+		return problemOf(&v1.Invalid{Fields: []v1.FieldError{{Field: "tenant", Message: "is needed with role " + q.Role + ", which is one of a tenant"}}})
+	case !ofTenant && q.Tenant != "":
+		return problemOf(&v1.Invalid{Fields: []v1.FieldError{{Field: "tenant", Message: "goes with a role of a tenant (owner, editor, viewer), not with " + q.Role, Value: q.Tenant}}})
+	}
+	return nil
+}
+
+// covers says whether a role may do all that another may. Who may administer the cluster may give everything.
 func covers(own, other state.Role) bool {
+	if slices.Contains(grants[own], permitAdminister) {
+		return true
+	}
 	for _, p := range grants[other] {
 		if !slices.Contains(grants[own], p) {
 			return false
@@ -132,7 +169,7 @@ func madeBy(ctx context.Context) string {
 }
 
 func tokenOf(t state.Token) v1.Token {
-	out := v1.Token{ID: t.ID, Name: t.Name, Role: string(t.Role), MadeBy: t.MadeBy}
+	out := v1.Token{ID: t.ID, Name: t.Name, Role: string(t.Role), Tenant: t.Tenant, MadeBy: t.MadeBy}
 	if !t.MadeAt.IsZero() {
 		out.MadeAt = &t.MadeAt
 	}

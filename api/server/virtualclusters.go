@@ -26,61 +26,66 @@ type vcAnswer struct {
 
 type vcInput struct {
 	NameParam
+	TenantParams
 	CallParams
 }
 
 func (s *Server) registerVirtualClusters(api huma.API) {
 	const base = "/v1/virtual-clusters"
 	get(api, route{"listVirtualClusters", base, tagVC, "List virtual clusters", "All virtual clusters, oldest first."},
-		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.List[v1.VirtualCluster]], error) {
-			v, err := s.view(ctx, in.Consistency)
+		func(ctx context.Context, in *struct {
+			TenantParams
+			ReadParams
+		}) (*answerOf[v1.List[v1.VirtualCluster]], error) {
+			x, err := s.scoped(ctx, in.TenantParams, in.ReadParams)
 			if err != nil {
 				return nil, err
 			}
 			out := &answerOf[v1.List[v1.VirtualCluster]]{}
 			out.Body.Items = []v1.VirtualCluster{}
-			for _, vc := range v.VCs() {
-				out.Body.Items = append(out.Body.Items, virtualCluster(v.VCView(vc)))
+			for _, vc := range x.vcs() {
+				out.Body.Items = append(out.Body.Items, x.virtualCluster(x.v.VCView(vc)))
 			}
 			return out, nil
 		})
 	get(api, route{"getVirtualCluster", base + "/{name}", tagVC, "Get a virtual cluster", "One virtual cluster, with its groups and their VMs counted by phase."},
 		func(ctx context.Context, in *struct {
 			NameParam
+			TenantParams
 			ReadParams
 		}) (*vcAnswer, error) {
-			v, err := s.view(ctx, in.Consistency)
+			x, err := s.one(ctx, in.TenantParams, in.ReadParams)
 			if err != nil {
 				return nil, err
 			}
-			vc, ok := v.VCNamed(in.Name)
-			if !ok {
-				return nil, notFound("there is no virtual cluster %q", in.Name)
+			vc, err := x.vc(in.Name)
+			if err != nil {
+				return nil, err
 			}
-			return &vcAnswer{ETag: etag(vc.ModifyIndex), Body: virtualCluster(v.VCView(vc))}, nil
+			return &vcAnswer{ETag: x.version(vc.ID, vc.ModifyIndex), Body: x.virtualCluster(x.v.VCView(vc))}, nil
 		})
 	get(api, route{"explainVirtualCluster", base + "/{name}/explain", tagVC, "Explain a virtual cluster",
 		"Why it has the yield it has, which host binds it, or why it is not admitted."},
 		func(ctx context.Context, in *struct {
 			NameParam
+			TenantParams
 			ReadParams
 		}) (*answerOf[v1.Explanation], error) {
-			v, err := s.view(ctx, in.Consistency)
+			x, err := s.one(ctx, in.TenantParams, in.ReadParams)
 			if err != nil {
 				return nil, err
 			}
-			vc, ok := v.VCNamed(in.Name)
-			if !ok {
-				return nil, notFound("there is no virtual cluster %q", in.Name)
+			vc, err := x.vc(in.Name)
+			if err != nil {
+				return nil, err
 			}
-			e := leader.Explain(v, vc)
-			return &answerOf[v1.Explanation]{Body: v1.Explanation{VirtualCluster: vc.Name, State: string(v.VCView(vc).State), Yield: e.Yield,
-				MinYield: e.MinYield, Bottleneck: e.Bottleneck, Lines: append([]string{}, e.Lines...), Decision: decision(e.Decision)}}, nil
+			return &answerOf[v1.Explanation]{Body: x.explanation(vc)}, nil
 		})
 	change(api, http.MethodPost, route{"createVirtualCluster", base, tagVC, "Create a virtual cluster",
 		"Admits all of it or nothing. If it does not fit now it is queued, or refused (409 with the reasons per host) where onFull is reject."},
 		http.StatusAccepted, v1.VirtualClusterSpec{},
 		func(ctx context.Context, in *struct {
+			TenantParams
 			CallParams
 			JSONBody
 		}) (*resultAnswer, error) {
@@ -89,8 +94,12 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 				return nil, err
 			}
 			named(ctx, spec.Name)
-			return s.result(ctx, "create", in.CallParams, func(ctx context.Context, call leader.Call) (leader.Result, error) {
-				return s.cluster.Create(ctx, specOf(spec), call)
+			return s.result(ctx, "create", in.TenantParams, "", in.CallParams, func(ctx context.Context, x scopedView, _ string, call leader.Call) (leader.Result, error) {
+				vc, err := x.spec(spec)
+				if err != nil {
+					return leader.Result{}, err
+				}
+				return s.cluster.Create(ctx, vc, call)
 			})
 		})
 	change(api, http.MethodPatch, route{"scaleVirtualCluster", base + "/{name}", tagVC, "Scale a virtual cluster",
@@ -98,6 +107,7 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 		http.StatusAccepted, v1.ScaleRequest{},
 		func(ctx context.Context, in *struct {
 			NameParam
+			TenantParams
 			CallParams
 			JSONBody
 		}) (*resultAnswer, error) {
@@ -106,8 +116,8 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 				return nil, err
 			}
 			by := leader.Scale{Group: req.Group, Count: req.Count, CPU: req.CPU, Memory: (*int64)(req.Memory)}
-			return s.result(ctx, "scale", in.CallParams, func(ctx context.Context, call leader.Call) (leader.Result, error) {
-				return s.cluster.Scale(ctx, in.Name, by, call)
+			return s.result(ctx, "scale", in.TenantParams, in.Name, in.CallParams, func(ctx context.Context, _ scopedView, full string, call leader.Call) (leader.Result, error) {
+				return s.cluster.Scale(ctx, full, by, call)
 			})
 		})
 	change(api, http.MethodDelete, route{"deleteVirtualCluster", base + "/{name}", tagVC, "Delete a virtual cluster",
@@ -120,48 +130,56 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 
 func (s *Server) verb(name string, do func(context.Context, string, leader.Call) (leader.Result, error)) func(context.Context, *vcInput) (*resultAnswer, error) {
 	return func(ctx context.Context, in *vcInput) (*resultAnswer, error) {
-		return s.result(ctx, name, in.CallParams, func(ctx context.Context, call leader.Call) (leader.Result, error) { return do(ctx, in.Name, call) })
+		return s.result(ctx, name, in.TenantParams, in.Name, in.CallParams, func(ctx context.Context, _ scopedView, full string, call leader.Call) (leader.Result, error) {
+			return do(ctx, full, call)
+		})
 	}
 }
 
-// result carries a change out and answers with what became of it.
-func (s *Server) result(ctx context.Context, verb string, p CallParams, do func(context.Context, leader.Call) (leader.Result, error)) (*resultAnswer, error) {
-	call, err := p.call()
+// result carries a change out and answers with what became of it. name is that of the virtual cluster as the request has it, "" for
+// one that is to be.
+func (s *Server) result(ctx context.Context, verb string, t TenantParams, name string, p CallParams,
+	do func(ctx context.Context, x scopedView, full string, call leader.Call) (leader.Result, error)) (*resultAnswer, error) {
+	x, err := s.one(ctx, t, ReadParams{Consistency: "stale"}) // for names and rights; what is changed is read by the leader's service
+	if err != nil {
+		return nil, err
+	}
+	full := ""
+	if name != "" {
+		full = x.full(name)
+	}
+	call, err := x.call(p, full)
 	if err != nil {
 		return nil, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	r, err := do(bounded, call)
+	r, err := do(bounded, x, full, call)
 	s.metrics.admission(verb, r, err)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	v, err := s.cluster.View(bounded, true) // what was just done is known here
-	if err != nil {
+	if x.v, err = s.cluster.View(bounded, true); err != nil { // what was just done is known here
 		return nil, s.fail(ctx, err)
 	}
 	out := &resultAnswer{Status: http.StatusAccepted}
-	out.Body = v1.Result{Decision: decision(r.Decision), DryRun: r.DryRun, Replayed: r.Replayed,
-		Changes: each(r.Changes, func(c leader.Change) v1.Change {
-			return v1.Change{Verb: c.Verb, VM: c.VM, VirtualCluster: c.VC, Text: c.Text}
-		})}
+	out.Body = v1.Result{Decision: x.decision(r.Decision, false), DryRun: r.DryRun, Replayed: r.Replayed, Changes: x.changes(r.Changes)}
 	if r.DryRun || r.Replayed {
 		out.Status = http.StatusOK
 	}
 	if r.VC.ID != "" {
-		view := v.VCView(r.VC)
+		view := x.v.VCView(r.VC)
 		if r.DryRun {
 			view = r.View()
 		}
-		vc := virtualCluster(view)
+		vc := x.virtualCluster(view)
 		out.Body.VirtualCluster = &vc
 		if !r.DryRun {
-			out.ETag = etag(r.VC.ModifyIndex)
+			out.ETag = x.version(r.VC.ID, r.VC.ModifyIndex)
 		}
 	}
 	if r.Operation.ID != "" {
-		op := operation(v, r.Operation)
+		op := x.operation(r.Operation)
 		out.Body.Operation = &op
 		out.Location = "/v1/operations/" + op.ID
 	}

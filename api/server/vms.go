@@ -22,50 +22,54 @@ const (
 func (s *Server) registerVMs(api huma.API) {
 	get(api, route{"listVMs", "/v1/vms", tagVM, "List VMs", "All VMs, oldest first, with what they need, are given and use."},
 		func(ctx context.Context, in *struct {
+			TenantParams
 			ReadParams
 			VirtualCluster string `query:"virtualCluster" doc:"Only those of the virtual cluster of that name."`
-			Host           string `query:"host" doc:"Only those on the host of that name."`
+			Host           string `query:"host" doc:"Only those on the host of that name. For roles of the cluster."`
 		}) (*answerOf[v1.List[v1.VM]], error) {
-			v, err := s.view(ctx, in.Consistency)
+			x, err := s.scoped(ctx, in.TenantParams, in.ReadParams)
 			if err != nil {
 				return nil, err
 			}
+			if in.Host != "" && x.restricted {
+				return nil, newProblem(http.StatusForbidden, v1.ProblemForbidden, "a host can be named by roles of the cluster only")
+			}
 			out := &answerOf[v1.List[v1.VM]]{}
 			out.Body.Items = []v1.VM{}
-			for _, row := range v.VMs() {
-				m := v.VMView(row)
-				if (in.VirtualCluster == "" || m.VCName == in.VirtualCluster) && (in.Host == "" || m.Host == in.Host) {
-					out.Body.Items = append(out.Body.Items, vmOf(v, m))
+			for _, row := range x.vms() {
+				m := x.v.VMView(row)
+				if _, of := x.names(m.VCName); (in.VirtualCluster == "" || of == in.VirtualCluster) && (in.Host == "" || m.Host == in.Host) {
+					out.Body.Items = append(out.Body.Items, x.vmOf(m))
 				}
 			}
 			if len(out.Body.Items) > 0 {
 				return out, nil
 			}
-			if _, ok := v.Host(in.Host); in.Host != "" && !ok {
+			if _, ok := x.v.Host(in.Host); in.Host != "" && !ok {
 				return nil, notFound("there is no host %q", in.Host)
 			}
-			if _, ok := v.VCNamed(in.VirtualCluster); in.VirtualCluster != "" && !ok {
-				return nil, notFound("there is no virtual cluster %q", in.VirtualCluster)
+			if in.VirtualCluster != "" && x.tenant != "" {
+				if _, err := x.vc(in.VirtualCluster); err != nil {
+					return nil, err
+				}
 			}
 			return out, nil
 		})
 	get(api, route{"getVM", "/v1/vms/{name}", tagVM, "Get a VM", "By its name or its id."},
 		func(ctx context.Context, in *struct {
 			NameParam
+			TenantParams
 			ReadParams
 		}) (*answerOf[v1.VM], error) {
-			v, err := s.view(ctx, in.Consistency)
+			x, err := s.one(ctx, in.TenantParams, in.ReadParams)
 			if err != nil {
 				return nil, err
 			}
-			row, ok := v.VMNamed(in.Name)
-			if !ok {
-				row, ok = v.VM(in.Name)
+			row, err := x.vm(in.Name)
+			if err != nil {
+				return nil, err
 			}
-			if !ok {
-				return nil, notFound("there is no VM %q", in.Name)
-			}
-			return &answerOf[v1.VM]{Body: vmOf(v, v.VMView(row))}, nil
+			return &answerOf[v1.VM]{Body: x.vmOf(x.v.VMView(row))}, nil
 		})
 	huma.Register(api, huma.Operation{
 		OperationID: "openConsole", Method: http.MethodGet, Path: "/v1/vms/{name}/console", Tags: []string{tagVM}, Summary: "Open a VM's serial console",
@@ -77,15 +81,24 @@ func (s *Server) registerVMs(api huma.API) {
 
 func (s *Server) console(ctx context.Context, in *struct {
 	NameParam
+	TenantParams
 	Upgrade string `header:"Upgrade" hidden:"true"`
 }) (*huma.StreamResponse, error) {
 	if in.Upgrade == "" {
 		return nil, newProblem(http.StatusUpgradeRequired, v1.ProblemUpgrade, "the console is a WebSocket: ask for one, or use `vcctl vm console`")
 	}
+	x, err := s.one(ctx, in.TenantParams, ReadParams{})
+	if err != nil {
+		return nil, err
+	}
+	vm, err := x.vm(in.Name)
+	if err != nil {
+		return nil, err
+	}
 	if err := s.live.acquire(ctx, liveConsole); err != nil {
 		return nil, err
 	}
-	tty, err := s.cluster.Console(ctx, in.Name)
+	tty, err := s.cluster.Console(ctx, vm.ID)
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}

@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -79,8 +80,8 @@ func (c *Service) MakeToken(ctx context.Context, t state.Token, dryRun bool) (st
 	if !state.ValidTokenName(t.Name) {
 		return t, &Invalid{Fields: []FieldError{{Field: "name", Text: state.TokenNameRule, Value: t.Name}}}
 	}
-	if !slices.Contains(state.Roles(), t.Role) {
-		return t, &Invalid{Fields: []FieldError{{Field: "role", Text: "must be admin, operator, auditor or metrics", Value: string(t.Role)}}}
+	if roles := slices.Concat(state.Roles(), state.TenantRoles()); !slices.Contains(roles, t.Role) {
+		return t, &Invalid{Fields: []FieldError{{Field: "role", Text: fmt.Sprintf("must be one of %v", roles), Value: string(t.Role)}}}
 	}
 	if dryRun {
 		return t, c.o.State.Snapshot().CheckTokenPut(t)

@@ -34,6 +34,9 @@ func (c *Service) Create(ctx context.Context, spec state.VC, call Call) (Result,
 		}
 		t := c.current.Load()
 		vc.ID = c.ids.next()
+		if err := s.CheckGrowth("create", &vc); err != nil {
+			return admission.Answer{}, true, err
+		}
 		shut := func(host string) bool {
 			return c.inflight.busy(host) || t.failover.WhyUnavailable(s, host) != ""
 		}
@@ -83,10 +86,10 @@ func existing(s *state.Snapshot, name string, call Call) (state.VC, error) {
 // busy refuses to start a VC that is still being stopped.
 func busy(s *state.Snapshot, vc state.VC) error {
 	if vc.Goal == state.GoalDelete {
-		return fmt.Errorf("virtual cluster %s is being deleted: %w", vc.Name, ErrConflict)
+		return &Busy{"virtual cluster " + vc.Name + " is being deleted"}
 	}
 	if n := state.CountPhases(s.VMsOf(vc.ID)).Stopping; n > 0 && vc.Goal == state.GoalStop {
-		return fmt.Errorf("virtual cluster %s: %d of its VMs are still stopping; try again when they have: %w", vc.Name, n, ErrConflict)
+		return &Busy{fmt.Sprintf("virtual cluster %s: %d of its VMs are still stopping; try again when they have", vc.Name, n)}
 	}
 	return nil
 }
@@ -107,6 +110,9 @@ func (c *Service) Scale(ctx context.Context, name string, by Scale, call Call) (
 			return admission.Answer{}, true, bad
 		}
 		if err := vmNamesFree(s, scaled); err != nil {
+			return admission.Answer{}, true, err
+		}
+		if err := s.CheckGrowth("scale", &scaled); err != nil {
 			return admission.Answer{}, true, err
 		}
 		if !global {
@@ -199,6 +205,11 @@ func (c *Service) Start(ctx context.Context, name string, call Call) (Result, er
 		if err := busy(s, vc); err != nil {
 			return admission.Answer{}, true, err
 		}
+		next := vc
+		next.Goal = state.GoalRun
+		if err := s.CheckGrowth("start", &next); err != nil {
+			return admission.Answer{}, true, err
+		}
 		if !global {
 			return admission.Answer{}, false, nil
 		}
@@ -214,7 +225,7 @@ func (c *Service) Stop(ctx context.Context, name string, call Call) (Result, err
 			return admission.Answer{}, true, err
 		}
 		if vc.Goal == state.GoalDelete {
-			return admission.Answer{}, true, fmt.Errorf("virtual cluster %s is being deleted: %w", name, ErrConflict)
+			return admission.Answer{}, true, &Busy{"virtual cluster " + name + " is being deleted"}
 		}
 		return admission.Stop(s, vc, placement.Env{}), true, nil
 	})

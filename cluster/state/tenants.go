@@ -140,6 +140,15 @@ func (s *Snapshot) Tenant(name string) (Tenant, bool) {
 	return Tenant{Name: DefaultTenant}, name == DefaultTenant
 }
 
+// QuotaDefaults is the row of that name.
+func (s *Snapshot) QuotaDefaults() Tenant {
+	t, ok := first[Tenant](s, tTenants, "id", QuotaDefaults)
+	if !ok {
+		return Tenant{Name: QuotaDefaults}
+	}
+	return t
+}
+
 // EachVCOf is EachVC for those of a tenant.
 func (s *Snapshot) EachVCOf(tenant string, f func(*VC) bool) {
 	if tenant != DefaultTenant {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"evenkeel/hypervisor"
 )
@@ -51,13 +52,21 @@ func seedImage(ctx context.Context, spec hypervisor.Spec) ([]byte, error) {
 
 type seedFile struct{ name, text string }
 
+// hostname of the guest of a domain. Domains of tenants have a part before a dot, which cloud-init would take for the whole name.
+func hostname(domain string) string {
+	if _, name, of := strings.Cut(domain, "."); of {
+		return "ek-" + name
+	}
+	return domain
+}
+
 // seedFiles are the files of the seed. NoCloud wants user data and meta data
 // even if empty; the instance id is the VM's, so that a guest moved or
 // started again does not take itself for a new machine.
 func seedFiles(spec hypervisor.Spec) []seedFile {
 	meta := spec.CloudInit.MetaData
 	if meta == "" {
-		meta = fmt.Sprintf("instance-id: %s\nlocal-hostname: %s\n", uuidOf(spec.VM), spec.Name)
+		meta = fmt.Sprintf("instance-id: %s\nlocal-hostname: %s\n", uuidOf(spec.VM), hostname(spec.Name))
 	}
 	files := []seedFile{{"user-data", spec.CloudInit.UserData}, {"meta-data", meta}}
 	if spec.CloudInit.NetworkConfig != "" {

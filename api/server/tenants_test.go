@@ -1,0 +1,430 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"evenkeel/api/v1"
+	"evenkeel/test/site"
+)
+
+// tenancy is a cluster with two tenants and the default one. What each owns carries its name and a mark that occurs nowhere else.
+type tenancy struct {
+	*several
+	token map[string]string // by "tenant role", or the role of the cluster
+	vm    map[string]string // id of a VM, by tenant
+	op    map[string]string // id of an operation
+	key   map[string]string // id of a token
+}
+
+var roles = []string{"owner", "editor", "viewer"}
+
+// mark is what a tenant's objects are called.
+func mark(tenant string) string { return tenant + "xyzzy" }
+
+func startTenants(t *testing.T, servers, hosts int) *tenancy {
+	t.Helper()
+	x := &tenancy{several: startSeveral(t, servers, hosts, site.Options{}), token: map[string]string{"admin": site.Token}, vm: map[string]string{}, op: map[string]string{}, key: map[string]string{"default": site.TokenID}}
+	for _, role := range []string{"operator", "auditor", "metrics"} {
+		x.makeToken(role, `{"name":"`+role+`","role":"`+role+`"}`, "")
+	}
+	for _, tenant := range []string{"film", "acme"} {
+		x.want(201, "POST", "/v1/tenants", `{"name":"`+tenant+`","displayName":"The `+tenant+`"}`, "admin")
+		for _, role := range roles {
+			x.makeToken(tenant+" "+role, `{"name":"`+tenant+`-`+role+`","role":"`+role+`","tenant":"`+tenant+`"}`, tenant)
+		}
+	}
+	for _, tenant := range []string{"film", "acme", "default"} {
+		m := mark(tenant)
+		body := x.want(202, "POST", "/v1/virtual-clusters?tenant="+tenant, `{"name":"`+m+`","groups":[{"name":"core","count":2,"cpu":0.5,"memory":"1GiB",
+			"labels":{"`+m+`":"`+m+`"},"cloudInit":{"userData":"#cloud-config\n# `+m+`"},"affinity":{"prefer":["`+m+`=`+m+`"]}}]}`, "admin")
+		var r v1.Result
+		must(t, json.Unmarshal([]byte(body), &r))
+		x.op[tenant] = r.Operation.ID
+		x.want(200, "GET", "/v1/operations/"+r.Operation.ID+"?wait=60s", "", "admin")
+		var vm v1.VM
+		must(t, json.Unmarshal([]byte(x.want(200, "GET", "/v1/vms/"+m+"-core-0?tenant="+tenant, "", "admin")), &vm))
+		x.vm[tenant] = vm.ID
+	}
+	return x
+}
+
+func (x *tenancy) makeToken(name, body, tenant string) {
+	x.t.Helper()
+	var made v1.Token
+	must(x.t, json.Unmarshal([]byte(x.want(201, "POST", "/v1/tokens", body, "admin")), &made))
+	x.token[name] = made.Token
+	if tenant != "" {
+		x.key[tenant] = made.ID
+	}
+}
+
+func (x *tenancy) as(who, method, path, body string, header ...string) (*http.Response, string) {
+	x.t.Helper()
+	return x.ask("h1", method, path, body, append([]string{"Authorization", "Bearer " + x.token[who]}, header...)...)
+}
+
+func (x *tenancy) want(status int, method, path, body, who string) string {
+	x.t.Helper()
+	resp, got := x.as(who, method, path, body)
+	if resp.StatusCode != status {
+		x.t.Fatalf("%s %s as %s: %s %s, want %d", method, path, who, resp.Status, got, status)
+	}
+	return got
+}
+
+// hostNames are those of the site's hosts, as words.
+var hostNames = regexp.MustCompile(`\bh[1-9]\b`)
+
+// leak is what an answer shows that is not the tenant's: "" if nothing.
+func leak(resp *http.Response, body, tenant string) string {
+	text := body
+	for name, values := range resp.Header {
+		if name != "Date" {
+			text += "\n" + name + ": " + strings.Join(values, " ")
+		}
+	}
+	for _, other := range []string{"film", "acme", "default"} {
+		if other != tenant && strings.Contains(text, mark(other)) {
+			return mark(other)
+		}
+	}
+	for _, header := range []string{"Evenkeel-Index"} {
+		if resp.Header.Get(header) != "" {
+			return header
+		}
+	}
+	return hostNames.FindString(text)
+}
+
+// filled are the paths that a route has with the objects of a tenant.
+func (x *tenancy) filled(path, tenant string) []string {
+	m := mark(tenant)
+	names := map[string][]string{
+		"/v1/virtual-clusters/": {m}, "/v1/vms/": {m + "-core-0", x.vm[tenant]}, "/v1/operations/": {x.op[tenant]}, "/v1/tokens/": {x.key[tenant]},
+		"/v1/tenants/": {tenant}, "/v1/quotas/": {tenant}, "/v1/hosts/": {"h1"},
+	}
+	for prefix, all := range names {
+		if strings.HasPrefix(path, prefix+"{") {
+			var out []string
+			for _, name := range all {
+				out = append(out, strings.NewReplacer("{name}", name, "{id}", name).Replace(path))
+			}
+			return out
+		}
+	}
+	return []string{strings.NewReplacer("{name}", m, "{id}", m).Replace(path)}
+}
+
+// bodies are requests that name another object, by route; "%s" is its name.
+var bodies = map[string][]string{
+	"POST /v1/virtual-clusters": {`{"name":"probe","groups":[{"name":"a","cpu":1,"memory":"1GiB","affinity":{"avoid":["vc:%s"]}}]}`,
+		`{"name":"%s","groups":[{"name":"a","cpu":1000,"memory":"1GiB"}],"onFull":"reject"}`,
+		`{"name":"probe","groups":[{"name":"a","cpu":1,"memory":"1GiB","affinity":{"require":["host:%s"]}}]}`,
+		`{"name":"probe","groups":[{"name":"a","count":64,"cpu":8,"memory":"15GiB"}],"onFull":"reject"}`,
+		`{"name":"large","minYield":0.1,"groups":[{"name":"a","count":2,"cpu":8,"memory":"1GiB"}]}`, // less for all others
+		`{"name":"probe","groups":[{"name":"a","cpu":1,"memory":"1GiB","image":"%s"}]}`},
+	"PATCH /v1/virtual-clusters/{name}": {`{"count":64}`, `{"group":"%s","count":3}`},
+	"POST /v1/tokens":                   {`{"name":"x","role":"viewer","tenant":"%s"}`, `{"name":"x","role":"admin"}`, `{"name":"x","role":"viewer"}`},
+}
+
+// Every route of the OpenAPI document for every role of a tenant: nothing in an answer is another tenant's, or of hosts and of the
+// log; and an object of another tenant is answered as one that does not exist. A new route is in it by itself: one that tenants may
+// not use answers 403.
+func TestNoTenantSeesAnother(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 1, 2)
+		var doc struct {
+			Paths map[string]map[string]json.RawMessage
+		}
+		must(t, json.Unmarshal([]byte(x.want(200, "GET", "/openapi.json", "", "admin")), &doc))
+		asked, open := 0, map[string]bool{}
+		for path, item := range doc.Paths {
+			for method := range item {
+				method = strings.ToUpper(method)
+				route := method + " " + path
+				for _, role := range roles {
+					who := "film " + role
+					for _, own := range x.filled(path, "film") {
+						if route == "DELETE /v1/tokens/{id}" || method == "DELETE" {
+							own = query(own, "dryRun=true")
+						}
+						for _, body := range append(bodies[route], "{}") {
+							for _, dry := range []string{"", "dryRun=true"} {
+								at := query(own, "follow=false", dry)
+								if method != "GET" {
+									at = query(own, "dryRun=true")
+								}
+								resp, got := x.as(who, method, onlyKnown(at, path), strings.ReplaceAll(body, "%s", mark("film")))
+								asked++
+								if found := leak(resp, got, "film"); found != "" {
+									t.Errorf("%s as %s: %s shows %q: %s", at, who, resp.Status, found, got)
+								}
+								if resp.StatusCode < 300 {
+									open[route] = true
+								}
+								if method == "GET" {
+									break
+								}
+							}
+							if method == "GET" {
+								break
+							}
+						}
+					}
+				}
+				x.othersAreUnknown(route, path, method, &asked)
+			}
+		}
+		t.Logf("%d requests; %d routes answered a tenant: %v", asked, len(open), slices.Sorted(keysOf(open)))
+		if len(open) < 20 {
+			t.Errorf("only %d routes answered a tenant", len(open))
+		}
+	})
+}
+
+func keysOf(m map[string]bool) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// query adds parameters to a path.
+func query(path string, parameters ...string) string {
+	for _, p := range parameters {
+		if p == "" {
+			continue
+		}
+		sep := "?"
+		if strings.Contains(path, "?") {
+			sep = "&"
+		}
+		path += sep + p
+	}
+	return path
+}
+
+// onlyKnown drops follow from all but events, which alone know it.
+func onlyKnown(at, route string) string {
+	if route == "/v1/events" {
+		return at
+	}
+	return strings.NewReplacer("?follow=false", "", "&follow=false", "").Replace(at)
+}
+
+// othersAreUnknown asks for what is another tenant's, and for the same that does not exist: the answers are equal but for the name.
+func (x *tenancy) othersAreUnknown(route, path, method string, asked *int) {
+	t := x.t
+	t.Helper()
+	probes := [][2]string{}
+	if strings.Contains(path, "{") {
+		for _, other := range []string{"acme", "default"} {
+			there := x.filled(path, other)
+			for _, at := range there {
+				id := at // what the parameter of the path is
+				for i, part := range strings.Split(path, "/") {
+					if strings.HasPrefix(part, "{") {
+						id = strings.Split(at, "/")[i]
+					}
+				}
+				probes = append(probes, [2]string{at, strings.Replace(at, id, absent(id), 1)})
+			}
+		}
+	}
+	if slices.Contains([]string{"/v1/virtual-clusters", "/v1/vms", "/v1/operations", "/v1/events", "/v1/tokens"}, path) && method == "GET" {
+		probes = append(probes, [2]string{path + "?tenant=acme", path + "?tenant=acm0"}, [2]string{path + "?tenant=default", path + "?tenant=defaul0"}, [2]string{path + "?tenant=*", path + "?tenant=nosuch"})
+	}
+	if path == "/v1/vms" {
+		probes = append(probes, [2]string{path + "?virtualCluster=" + mark("acme"), path + "?virtualCluster=" + absent(mark("acme"))})
+	}
+	for _, role := range roles {
+		for _, probe := range probes {
+			for _, body := range append(bodies[route], "{}") {
+				var answers [2]string
+				for i, at := range probe {
+					name := mark("acme")
+					if i == 1 {
+						name = absent(name)
+					}
+					if method != "GET" {
+						at = query(at, "dryRun=true")
+					}
+					resp, got := x.as("film "+role, method, at, strings.ReplaceAll(body, "%s", name), "X-Request-Id", "same")
+					*asked++
+					answers[i] = neutral(resp.Status+" "+got, probe[i], name)
+				}
+				if answers[0] != answers[1] {
+					t.Errorf("%s %s as film %s is not as for what does not exist:\n%s\n%s", method, probe[0], role, answers[0], answers[1])
+				}
+				if method == "GET" {
+					break
+				}
+			}
+		}
+		for _, body := range bodies[route] {
+			var answers [2]string
+			for i, name := range []string{mark("acme"), absent(mark("acme"))} {
+				resp, got := x.as("film "+role, method, query(x.filled(path, "film")[0], "dryRun=true"), strings.ReplaceAll(body, "%s", name), "X-Request-Id", "same")
+				*asked++
+				answers[i] = neutral(resp.Status+" "+got, "", name)
+			}
+			if answers[0] != answers[1] {
+				t.Errorf("%s naming another tenant's object as film %s is not as for what does not exist:\n%s\n%s", route, role, answers[0], answers[1])
+			}
+		}
+	}
+}
+
+// absent is a name of the same form that nothing has.
+func absent(name string) string { return name[:len(name)-1] + "0" }
+
+var (
+	volatile  = regexp.MustCompile(`"(at|createdAt|queuedAt|id|madeAt)":"[^"]*"|urn:evenkeel:request:[^"]*`)
+	quotedArg = regexp.MustCompile(`"value":"[^"]*"`)
+)
+
+// neutral is an answer without the name that was asked for, and without times and new ids.
+func neutral(answer, path, name string) string {
+	out := volatile.ReplaceAllString(answer, "")
+	for _, part := range append(strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune("/?=&", r) }), name) {
+		if len(part) > 2 || part == "*" {
+			out = strings.ReplaceAll(out, part, "NAME")
+		}
+	}
+	return quotedArg.ReplaceAllString(out, "")
+}
+
+// Names belong to their tenant: the same one serves many, for virtual clusters, VMs and idempotency keys. Domains differ.
+func TestNamesOfTenants(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 1, 2)
+		const spec = `{"name":"web","groups":[{"name":"core","cpu":0.25,"memory":"512MiB","labels":{"app":"db"},"affinity":{"avoid":["app=db","vc:web"]}}]}`
+		domains := map[string]bool{}
+		for _, who := range []string{"film editor", "acme editor", "operator"} {
+			resp, body := x.as(who, "POST", "/v1/virtual-clusters", spec, "Idempotency-Key", "one")
+			if resp.StatusCode != 202 {
+				t.Fatalf("%s: %s %s", who, resp.Status, body)
+			}
+			if resp, body := x.as(who, "POST", "/v1/virtual-clusters", spec, "Idempotency-Key", "one"); resp.StatusCode != 200 || !strings.Contains(body, `"replayed":true`) {
+				t.Errorf("%s again: %s %s", who, resp.Status, body)
+			}
+			var vc v1.VirtualCluster
+			must(t, json.Unmarshal([]byte(x.want(200, "GET", "/v1/virtual-clusters/web", "", who)), &vc))
+			if g := vc.Groups[0]; g.Labels["app"] != "db" || !slices.Equal(g.Affinity.Avoid, []string{"app=db", "vc:web"}) || vc.Name != "web" {
+				t.Errorf("%s: %+v", who, vc)
+			}
+		}
+		var all v1.List[v1.VM]
+		must(t, json.Unmarshal([]byte(x.want(200, "GET", "/v1/vms?tenant=*", "", "operator")), &all))
+		web := 0
+		for _, vm := range all.Items {
+			if vm.Name == "web-core-0" {
+				web++
+				domains[vm.Domain] = true
+				if vm.Tenant == "" || vm.Host == "" {
+					t.Errorf("an operator sees %+v", vm)
+				}
+			}
+		}
+		if web != 3 || len(domains) != 3 {
+			t.Errorf("%d VMs web-core-0 in domains %v", web, domains)
+		}
+		// On one of two hosts there are two of them: rules of one tenant do not match what is another's.
+		for _, who := range []string{"film editor", "acme editor"} {
+			x.want(202, "DELETE", "/v1/virtual-clusters/web", "", who)
+			x.want(404, "GET", "/v1/virtual-clusters/"+mark("default"), "", who)
+		}
+		x.want(200, "GET", "/v1/virtual-clusters/web", "", "operator")
+	})
+}
+
+// Quotas over the API: a refusal names key, limit, used and asked; the tenant sees its own.
+func TestQuotasOfTenants(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 1, 2)
+		x.want(200, "PATCH", "/v1/quotas/film", `{"limits":{"vms":"3","memory":"4GiB"}}`, "operator")
+		x.want(403, "PATCH", "/v1/quotas/film", `{"limits":{"vms":"30"}}`, "film owner")
+		for _, q := range []struct{ body, says string }{
+			{`{"name":"more","groups":[{"name":"a","count":2,"cpu":0.1,"memory":"512MiB"}]}`, "quota vms: limit 3, used 2, asked for 2 more"},
+			{`{"name":"more","groups":[{"name":"a","count":1,"cpu":0.1,"memory":"3GiB"}]}`, "quota memory: limit 4096 MiB, used 2048 MiB, asked for 3072 MiB more"},
+		} {
+			for _, dry := range []string{"", "?dryRun=true"} {
+				resp, body := x.as("film editor", "POST", "/v1/virtual-clusters"+dry, q.body)
+				if p := problemIn(t, resp, body); p.Type != v1.ProblemQuota || resp.StatusCode != 403 || !strings.Contains(p.Detail, q.says) {
+					t.Errorf("%s: %s %s", q.body, resp.Status, body)
+				}
+			}
+		}
+		x.want(403, "PATCH", "/v1/virtual-clusters/"+mark("film"), `{"count":4}`, "film editor")
+		x.want(202, "PATCH", "/v1/virtual-clusters/"+mark("film"), `{"count":3}`, "film editor")
+		x.want(200, "PATCH", "/v1/quotas/film", `{"limits":{"vms":"1"}}`, "operator")
+		var quota v1.Quota
+		must(t, json.Unmarshal([]byte(x.want(200, "GET", "/v1/quotas/film", "", "film viewer")), &quota))
+		if !slices.Equal(quota.OverQuota, []string{"vms"}) {
+			t.Errorf("over quota: %v", quota.OverQuota)
+		}
+		x.want(202, "PATCH", "/v1/virtual-clusters/"+mark("film"), `{"count":2}`, "film editor")
+		x.want(422, "PATCH", "/v1/quotas/film", `{"limits":{"gpus":"1"}}`, "operator")
+		x.want(422, "PATCH", "/v1/quotas/film", `{"limits":{"memory":"-1"}}`, "operator")
+		x.want(200, "PATCH", "/v1/quotas/*", `{"limits":{"vcs":"1"}}`, "operator")
+		x.want(403, "POST", "/v1/virtual-clusters", `{"name":"more","groups":[{"name":"a","cpu":0.1,"memory":"512MiB"}]}`, "acme editor")
+	})
+}
+
+// A suspended tenant's tokens are refused, what runs goes on, and it can be resumed. One that owns something is not deleted.
+func TestSuspendedTenant(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 1, 2)
+		x.want(200, "PATCH", "/v1/tenants/film", `{"state":"suspended"}`, "operator")
+		resp, body := x.as("film owner", "GET", "/v1/vms", "")
+		if p := problemIn(t, resp, body); p.Type != v1.ProblemSuspended {
+			t.Errorf("a suspended tenant: %s", body)
+		}
+		x.want(403, "POST", "/v1/virtual-clusters?tenant=film", `{"name":"more","groups":[{"name":"a","cpu":0.1,"memory":"512MiB"}]}`, "operator")
+		if got := x.want(200, "GET", "/v1/vms?tenant=film", "", "operator"); strings.Count(got, `"state":"running"`) != 2 {
+			t.Errorf("its VMs: %s", got)
+		}
+		x.want(409, "DELETE", "/v1/tenants/film", "", "operator")
+		x.want(200, "PATCH", "/v1/tenants/film", `{"state":"active"}`, "operator")
+		x.want(200, "GET", "/v1/vms", "", "film owner")
+		x.want(404, "PATCH", "/v1/tenants/none", `{"state":"active"}`, "operator")
+		x.want(201, "POST", "/v1/tenants", `{"name":"short"}`, "operator")
+		x.want(204, "DELETE", "/v1/tenants/short", "", "operator")
+		x.want(409, "DELETE", "/v1/tenants/default", "", "operator")
+	})
+}
+
+// A token's owner makes and revokes tokens of its tenant alone.
+func TestTokensOfTenants(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 1, 1)
+		var made v1.Token
+		must(t, json.Unmarshal([]byte(x.want(201, "POST", "/v1/tokens", `{"name":"ci","role":"editor"}`, "film owner")), &made))
+		if made.Tenant != "film" || made.Token == "" {
+			t.Errorf("made %+v", made)
+		}
+		for _, role := range []string{"admin", "operator", "auditor", "metrics"} {
+			if resp, body := x.as("film owner", "POST", "/v1/tokens", fmt.Sprintf(`{"name":"ci","role":%q}`, role)); resp.StatusCode != 422 && resp.StatusCode != 403 {
+				t.Errorf("an owner makes a token of role %s: %s %s", role, resp.Status, body)
+			}
+		}
+		x.want(404, "DELETE", "/v1/tokens/"+x.key["acme"], "", "film owner")
+		x.want(404, "DELETE", "/v1/tokens/"+site.TokenID, "", "film owner")
+		if got := x.want(200, "GET", "/v1/tokens", "", "film owner"); strings.Contains(got, "acme") || strings.Contains(got, site.TokenID) || strings.Count(got, `"id"`) != 4 {
+			t.Errorf("tokens: %s", got)
+		}
+		x.want(200, "DELETE", "/v1/tokens/"+made.ID, "", "film owner")
+		x.want(403, "POST", "/v1/tokens", `{"name":"ci","role":"viewer"}`, "film editor")
+		x.want(422, "POST", "/v1/tokens", `{"name":"ci","role":"viewer"}`, "admin")
+		x.want(404, "POST", "/v1/tokens", `{"name":"ci","role":"viewer","tenant":"none"}`, "admin")
+	})
+}
