@@ -161,9 +161,9 @@ type sending struct {
 // AllTenants is the tenant of a request that is about all of them.
 const AllTenants = "*"
 
-// takesTenant says whether a request to a path below /v1 that begins so takes the parameter tenant: it is about what tenants own. A
+// TakesTenant says whether a request to a path below /v1 that begins so takes the parameter tenant: it is about what tenants own. A
 // new token names its tenant itself.
-func takesTenant(method, first string) bool {
+func TakesTenant(method, first string) bool {
 	return slices.Contains([]string{"virtual-clusters", "vms", "operations", "events"}, first) || first == "tokens" && method == http.MethodGet
 }
 
@@ -255,7 +255,7 @@ func (c *Client) request(ctx context.Context, method string, body any, opts []Op
 	for _, o := range opts {
 		o(s)
 	}
-	if takesTenant(method, parts[1]) {
+	if TakesTenant(method, parts[1]) {
 		query("tenant", s.tenant)(s)
 	}
 	return s, nil
