@@ -81,7 +81,7 @@ func (t *tool) candidates(c *cli.Context) []string {
 	}
 	begun := fields[len(fields)-1]
 	l := parseLine(c.App, fields[:len(fields)-1])
-	for _, name := range []string{"address", "token-file", "cacert", "tenant"} { // names come from where the command will go
+	for _, name := range []string{"address", "token-file", "cacert", "context", "tenant"} { // names come from where the command will go
 		if value, given := l.values[name]; given {
 			_ = c.Set(name, value) // a flag of the program, so that it is known
 		}
@@ -180,6 +180,8 @@ func (l *commandLine) noun() string {
 		return ""
 	case l.path[0] == "quota" && l.args == 0:
 		return "tenant"
+	case l.path[0] == "config":
+		return "context"
 	case l.path[0] == "quota":
 		return "quota key"
 	case strings.Contains(l.leaf.ArgsUsage, "MEMBER"):
@@ -203,7 +205,7 @@ func (t *tool) values(c *cli.Context, path []string, flag string) []string {
 		return []string{"disk", "kernel", "initrd"}
 	case "role":
 		return tokenRoles
-	case "vc", "host", "vm", "plan", "tenant":
+	case "vc", "host", "vm", "plan", "tenant", "context":
 		return t.things(c, flag)
 	case "lose", "skip":
 		return t.things(c, "host")
@@ -230,6 +232,10 @@ const completionTime = 2 * time.Second
 
 // things are the objects of a kind by name, if the server answers in time.
 func (t *tool) things(c *cli.Context, noun string) []string {
+	if noun == "context" {
+		f, _ := readConfig(t.configFile()) // of one that cannot be read there are none
+		return f.contextNames()
+	}
 	ctx, cancel := context.WithTimeout(c.Context, completionTime)
 	defer cancel()
 	a, err := t.access(c)
