@@ -11,7 +11,7 @@ import (
 
 // Each setting that a request names changes that setting and no other, and the answer shows it.
 func TestEachSettingIsTaken(t *testing.T) {
-	values := map[string]string{"onFull": "reject", "image": "debian", "pool": "fast", "placement": "pack", "sharedPools": "a,b", "minMemory": "134217728", "moves.maxBytes": "3221225472", "moves.bandwidth": "2097152",
+	values := map[string]string{"onFull": "reject", "image": "debian", "pool": "fast", "placement": "pack", "sharedPools": "a,b", "networks": "lab=film,public", "pools": "fast=film", "minMemory": "134217728", "moves.maxBytes": "3221225472", "moves.bandwidth": "2097152",
 		"moves.mode": "propose", "rightsizing.mode": "on", "rightsizing.needs": "estimated", "rightsizing.aggressiveness": "conservative",
 		"rightsizing.disabledStages": strings.Join(state.Stages[:], ",")}
 	for _, key := range []string{"moves.period", "moves.minResidency", "moves.coolDown", "moves.stabilizationWindow", "moves.deadline"} {

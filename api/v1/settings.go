@@ -20,6 +20,8 @@ type ClusterSettings struct {
 	MaxVMs      int                 `json:"maxVMs" doc:"Most VMs of one virtual cluster."`
 	Placement   string              `json:"placement" enum:"spread,pack" doc:"Of placements with equal yields, spread takes the one with the largest least headroom on hosts, pack the one that leaves most hosts without VMs."`
 	SharedPools []string            `json:"sharedPools" nullable:"false" doc:"Storage pools that hold the same disks on every host."`
+	Networks    []string            `json:"networks" nullable:"false" doc:"Networks and bridges that VC files may name: NAME for all tenants, NAME=TENANT for one. Empty: all for the default tenant, the network default for others."`
+	Pools       []string            `json:"pools" nullable:"false" doc:"Storage pools that VC files may name: NAME for all tenants, NAME=TENANT for one. Empty: all for the default tenant, the cluster's default pool for others."`
 	Moves       MoveSettings        `json:"moves" doc:"When VMs move by live migration, and how."`
 	Rightsizing RightsizingSettings `json:"rightsizing" doc:"Whose needs are estimated, and what is done with that."`
 }
@@ -56,6 +58,8 @@ type SettingsPatch struct {
 	MaxVMs      *int              `json:"maxVMs,omitempty" minimum:"1" maximum:"1048576" doc:"Most VMs of one virtual cluster."`
 	Placement   *string           `json:"placement,omitempty" enum:"spread,pack" doc:"Of placements with equal yields: the largest least headroom on hosts, or whole hosts that stay free. VMs that run are not moved for it."`
 	SharedPools *[]string         `json:"sharedPools,omitempty" maxItems:"64" doc:"Storage pools that hold the same disks on every host."`
+	Networks    *[]string         `json:"networks,omitempty" maxItems:"256" doc:"Networks and bridges that VC files may name: NAME for all tenants, NAME=TENANT for one. With an entry, all others are closed."`
+	Pools       *[]string         `json:"pools,omitempty" maxItems:"256" doc:"Storage pools that VC files may name: NAME for all tenants, NAME=TENANT for one. With an entry, all others but the default pool are closed."`
 	Moves       *MovePatch        `json:"moves,omitempty" doc:"When VMs move by live migration, and how."`
 	Rightsizing *RightsizingPatch `json:"rightsizing,omitempty" doc:"Whose needs are estimated, and what is done with that."`
 }

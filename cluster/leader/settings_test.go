@@ -36,6 +36,8 @@ var settingsThatAct = map[string]struct {
 	"placement": {func(s *state.Settings) { s.Placement = state.Pack }, placed, "on 2 hosts", "on 1 hosts"},
 	"sharedPools": {func(s *state.Settings) { s.SharedPools = []string{"default"} }, asked(onDisk(restarted(vc("x", 1, 1, 512<<20)))),
 		"invalid: groups[0].disk", "running"},
+	"networks": {func(s *state.Settings) { s.Networks = []string{"lab=film"} }, asked(onNetwork(vc("x", 1, 1, 512<<20), "lab")), "running", "invalid: groups[0].network"},
+	"pools":    {func(s *state.Settings) { s.Pools = []string{"fast=film"} }, asked(inPool(vc("x", 1, 1, 512<<20), "fast")), "running", "invalid: groups[0].disk.pool"},
 
 	"moves.mode":                {func(s *state.Settings) { s.Moves.Mode = state.MovesPropose }, crowded(4), "running after 1m0s", "proposed after 1m0s"},
 	"moves.period":              {func(s *state.Settings) { s.Moves.Period = minutes(4) }, joined, "running after 9m0s", "running after 3m0s"},
@@ -157,6 +159,10 @@ func asked(x state.VC) play {
 }
 
 func restarted(x state.VC) state.VC { x.OnHostLoss = state.RestartOnLoss; return x }
+
+func onNetwork(x state.VC, name string) state.VC { x.Groups[0].Network = name; return x }
+
+func inPool(x state.VC, name string) state.VC { x = onDisk(x); x.Groups[0].Disk.Pool = name; return x }
 
 func onDisk(x state.VC) state.VC { x.Groups[0].Disk.Size = 1 << 30; return x }
 

@@ -93,7 +93,9 @@ func (w *writer) beside(now *Snapshot) {
 		w.put(tTokens, &t)
 	}
 	for _, t := range now.Tokens() {
-		w.put(tAdmins, &t)
+		if t.Tenant == "" { // a tenant of the same name in the other cluster is another one
+			w.put(tAdmins, &t)
+		}
 	}
 	for _, r := range now.RevokedCertificates() {
 		w.put(tRevoked, &r)
@@ -116,6 +118,7 @@ func (w *writer) since(now *Snapshot) {
 	replace(w, now, tMembers, (*Snapshot).Members)
 	replace(w, now, tTokens, (*Snapshot).JoinTokens)
 	replace(w, now, tAdmins, (*Snapshot).Tokens)
+	w.tenantsSince(now)
 	for _, r := range now.RevokedCertificates() {
 		w.put(tRevoked, &r)
 	}

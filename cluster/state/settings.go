@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 )
 
@@ -17,7 +18,10 @@ type Settings struct {
 	// Placement says which placement is taken of those with equal yields; "": Spread.
 	Placement Placement `json:"placement,omitempty"`
 	// SharedPools are storage pools that hold the same disks on every host.
-	SharedPools []string            `json:"sharedPools,omitempty"`
+	SharedPools []string `json:"sharedPools,omitempty"`
+	// Networks and Pools are what VC files may name: NAME for all tenants, NAME=TENANT for one. Empty: see MayName.
+	Networks    []string            `json:"networks,omitempty"`
+	Pools       []string            `json:"pools,omitempty"`
 	Moves       MoveSettings        `json:"moves,omitzero"`
 	Rightsizing RightsizingSettings `json:"rightsizing,omitzero"`
 }
@@ -33,6 +37,34 @@ const (
 // DefaultSettings returns the settings of a cluster that no operator has changed.
 func DefaultSettings() Settings {
 	return Settings{MinYield: 0.5, OnFull: Queue, Image: "tiny", Pool: "default", MinMemory: 64 << 20, MaxVMs: 4096, Placement: Spread}
+}
+
+// The network and the pool that every tenant may name, unless the settings give them to some.
+const DefaultNetwork = "default"
+
+// MayName says whether a VC of a tenant may name a network, or a pool, by the entries for them in the settings. One without an
+// entry is open to the default tenant as long as there are no entries at all; other tenants have only the standard one.
+func MayName(entries []string, tenant, name, standard string) bool {
+	listed := false
+	for _, e := range entries {
+		of, only, restricted := strings.Cut(e, "=")
+		if of != name {
+			continue
+		}
+		listed = true
+		if !restricted || only == tenant {
+			return true
+		}
+	}
+	return !listed && (name == standard || tenant == DefaultTenant && len(entries) == 0)
+}
+
+// since is the version of the format that knows all that is set.
+func (b *SettingsPut) since() int {
+	if len(b.Settings.Networks)+len(b.Settings.Pools) > 0 {
+		return tenantsSince
+	}
+	return 0
 }
 
 // SettingsPut replaces the cluster's settings.
@@ -75,8 +107,23 @@ func (b *SettingsPut) valid() error {
 		return fmt.Errorf("settings: moves: %d bytes, %d bytes per second, %d per host, %d in all: %w", m.MaxBytes, m.Bandwidth, m.PerHost, m.Total, ErrInvalid)
 	case s.MinYield < 0 || s.MinYield > 1 || s.OnFull != Queue && s.OnFull != Reject || !isMemory(s.MinMemory) || s.MaxVMs < 0:
 		return fmt.Errorf("settings: minimum yield %v, on full %q, %d bytes, %d VMs: %w", s.MinYield, s.OnFull, s.MinMemory, s.MaxVMs, ErrInvalid)
+	case !validEntries(s.Networks) || !validEntries(s.Pools):
+		return fmt.Errorf("settings: networks %q, pools %q: must be NAME or NAME=TENANT: %w", s.Networks, s.Pools, ErrInvalid)
 	case s.Placement != "" && s.Placement != Spread && s.Placement != Pack:
 		return fmt.Errorf("settings: placement %q: %w", s.Placement, ErrInvalid)
 	}
 	return s.Rightsizing.valid()
 }
+
+func validEntries(entries []string) bool {
+	for _, e := range entries {
+		name, tenant, of := strings.Cut(e, "=")
+		if name == "" || of && !ValidTenantName(tenant) {
+			return false
+		}
+	}
+	return len(entries) <= maxEntries
+}
+
+// maxEntries bounds the entries for networks, and those for pools.
+const maxEntries = 256

@@ -251,6 +251,16 @@ func (w *writer) tenantDrop(b *TenantDrop) error {
 	return nil
 }
 
+// tenantsSince brings the tenants of a saved state up to date: what they may use and whether they are suspended holds as it is now,
+// and the saved state may have virtual clusters of tenants that were deleted since.
+func (w *writer) tenantsSince(now *Snapshot) {
+	for _, t := range all[Tenant](now, tTenants, "id") {
+		saved, _ := first[Tenant](w.read(), tTenants, "id", t.Name)
+		t.Events = saved.Events // of the events that the saved state has
+		w.put(tTenants, &t)
+	}
+}
+
 // OwnerOf returns the tenant that an event belongs to; "" for those of the cluster. It is decided by what the event is about, and
 // an object that is not listed here is the cluster's.
 func (e Event) OwnerOf() string {
@@ -275,9 +285,11 @@ func (w *writer) numberForTenant(e *Event) {
 	}
 }
 
-// refuseOlderServer keeps servers out that do not know tenants, once there is one.
+// refuseOlderServer keeps servers out that do not know tenants, once there is one or the settings are for them.
 func (w *writer) refuseOlderServer(m Member) error {
-	if m.Server && m.Format > 0 && m.Format < tenantsSince && w.read().HasTenants() {
+	meta, _ := w.read().Meta()
+	put := SettingsPut{Settings: meta.Settings}
+	if m.Server && m.Format > 0 && m.Format < tenantsSince && (w.read().HasTenants() || put.since() > m.Format) {
 		return fmt.Errorf("server %s does not know tenants, which this cluster has; upgrade it first: %w", m.Name, ErrConflict)
 	}
 	return nil

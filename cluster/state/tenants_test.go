@@ -1,6 +1,7 @@
 package state_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -196,5 +197,58 @@ func TestServerWithoutTenants(t *testing.T) {
 	putTenant(t, k, state.Tenant{Name: "film"})
 	if err := k.apply(t, state.KindMemberPut, old); !errors.Is(err, state.ErrConflict) {
 		t.Errorf("an older server beside a tenant: %v", err)
+	}
+}
+
+// A restore keeps who may do what now: a tenant that is suspended since stays so, and one that came since is there. The events that a
+// tenant sees are numbered as the saved state has them. Of another cluster, the tenants of this one get nothing.
+func TestTenantsAfterARestore(t *testing.T) {
+	k := small(t, 1)
+	putTenant(t, k, state.Tenant{Name: "film"})
+	k.must(t, state.KindPlan, planOf(k.Snapshot(), "film/shot", 0.25, gib, "h1"))
+	saved := save(t, k.Snapshot())
+	k.must(t, state.KindPlan, planOf(k.Snapshot(), "film/later", 0.25, gib, "h1"))
+	putTenant(t, k, state.Tenant{Name: "film", Suspended: true})
+	putTenant(t, k, state.Tenant{Name: "acme"})
+	of := token("acme", state.RoleEditor)
+	of.Tenant = "acme"
+	k.must(t, state.KindAdminToken, of)
+	var out bytes.Buffer
+	if err := state.PrepareRestore(strings.NewReader(saved), &out, "restore", start, k.Snapshot()); err != nil {
+		t.Fatal(err)
+	}
+	after := state.New()
+	if err := after.Restore(&out); err != nil {
+		t.Fatal(err)
+	}
+	film, _ := after.Snapshot().Tenant("film")
+	_, acme := after.Snapshot().Tenant("acme")
+	if _, ok := after.Snapshot().Token(of.ID); !film.Suspended || film.Events != 1 || !acme || !ok {
+		t.Errorf("film %+v, acme there %v, its token %v", film, acme, ok)
+	}
+}
+
+// A cluster that takes over the state of another one keeps its own tokens, but not those of its tenants: a tenant of the same name
+// there is another one.
+func TestTokensOfTenantsElsewhere(t *testing.T) {
+	here, there := newCluster(), small(t, 1)
+	here.must(t, state.KindInit, state.Init{ID: "cluster-2", Settings: state.DefaultSettings()})
+	putTenant(t, here, state.Tenant{Name: "film"})
+	of, admin := token("film", state.RoleEditor), token("root", state.RoleAdmin)
+	of.Tenant = "film"
+	here.must(t, state.KindAdminToken, of)
+	here.must(t, state.KindAdminToken, admin)
+	putTenant(t, there, state.Tenant{Name: "film"})
+	var out bytes.Buffer
+	if err := state.PrepareRestore(strings.NewReader(save(t, there.Snapshot())), &out, "restore", start, here.Snapshot()); err != nil {
+		t.Fatal(err)
+	}
+	after := state.New()
+	if err := after.Restore(&out); err != nil {
+		t.Fatal(err)
+	}
+	_, film := after.Snapshot().Token(of.ID)
+	if _, ok := after.Snapshot().Token(admin.ID); film || !ok {
+		t.Errorf("the tenant's token is there: %v, the admin's: %v", film, ok)
 	}
 }

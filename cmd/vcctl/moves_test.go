@@ -83,7 +83,7 @@ func TestTexts(t *testing.T) {
 	for i := range curve {
 		curve[i] = v1.CurvePoint{Bytes: v1.Size(i) << 28, MinYield: 0.4 + 0.01*float64(i)}
 	}
-	settings := v1.ClusterSettings{MinYield: 0.5, OnFull: "queue", Image: "tiny", Pool: "default", MinMemory: 64 << 20, MaxVMs: 4096, Placement: "spread", SharedPools: []string{"nfs", "ceph"},
+	settings := v1.ClusterSettings{MinYield: 0.5, OnFull: "queue", Image: "tiny", Pool: "default", MinMemory: 64 << 20, MaxVMs: 4096, Placement: "spread", SharedPools: []string{"nfs", "ceph"}, Networks: []string{"default", "bridge:br0=film"}, Pools: []string{},
 		Moves:       v1.MoveSettings{Mode: "auto", Period: "10m", MinResidency: "10m", CoolDown: "30m", StabilizationWindow: "1m", MinGain: 0.1, IdleBelow: 0.05, Budget: 75_000_000_000, PerHost: 2, Deadline: "30m"},
 		Rightsizing: v1.RightsizingSettings{Mode: "shadow", Needs: "declared", Aggressiveness: "balanced"}}
 	for name, text := range map[string]string{
