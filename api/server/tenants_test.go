@@ -304,7 +304,9 @@ var (
 // neutral is an answer without the name that was asked for, and without times and new ids.
 func neutral(answer, path, name string) string {
 	out := volatile.ReplaceAllString(answer, "")
-	for _, part := range append(strings.FieldsFunc(strings.ReplaceAll(path, "%2F", "/"), func(r rune) bool { return strings.ContainsRune("/?=&", r) }), name) {
+	parts := append(strings.FieldsFunc(strings.ReplaceAll(path, "%2F", "/"), func(r rune) bool { return strings.ContainsRune("/?=&", r) }), name)
+	slices.SortFunc(parts, func(a, b string) int { return len(b) - len(a) })
+	for _, part := range parts {
 		if len(part) > 2 || part == "*" {
 			out = strings.ReplaceAll(out, part, "NAME")
 		}
