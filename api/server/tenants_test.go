@@ -384,6 +384,15 @@ func TestQuotasOfTenants(t *testing.T) {
 			t.Errorf("over quota: %v", quota.OverQuota)
 		}
 		x.want(202, "PATCH", "/v1/virtual-clusters/"+mark("film"), `{"count":2}`, "film editor")
+		metrics := x.want(200, "GET", "/metrics", "", "metrics")
+		for _, line := range []string{`evenkeel_tenant_quota_used{key="vms",tenant="film"} 2`, `evenkeel_tenant_quota_limit{key="vms",tenant="film"} 1`} {
+			if !strings.Contains(metrics, line+"\n") {
+				t.Errorf("no %s in /metrics", line)
+			}
+		}
+		if strings.Contains(metrics, `evenkeel_tenant_quota_limit{key="cpu",tenant="film"}`) {
+			t.Error("a limit that nobody set is a metric")
+		}
 		x.want(422, "PATCH", "/v1/quotas/film", `{"limits":{"gpus":"1"}}`, "operator")
 		x.want(422, "PATCH", "/v1/quotas/film", `{"limits":{"memory":"-1"}}`, "operator")
 		x.want(200, "PATCH", "/v1/quotas/*", `{"limits":{"vcs":"1"}}`, "operator")
