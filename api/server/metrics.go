@@ -103,7 +103,7 @@ func (clusterCollector) Describe(ch chan<- *prometheus.Desc) {
 		descMigrations, descMigratedBytes, descDowntime, descMoving, descPlans, descDrain, descDrainMoved, descDrainVMs} {
 		ch <- d
 	}
-	for _, d := range rightsizingDescs {
+	for _, d := range append(rightsizingDescs, tenantDescs...) {
 		ch <- d
 	}
 }
@@ -139,6 +139,7 @@ func (c clusterCollector) Collect(ch chan<- prometheus.Metric) {
 			g.vm(v.VMView(row))
 		}
 		c.rightsizingStats(ch)
+		g.tenants(v)
 	}
 	c.moveStats(ch, v)
 }

@@ -267,9 +267,16 @@ func (x scopedView) spec(in v1.VirtualClusterSpec) (state.VC, error) {
 			list  *[]string
 		}{{"require", &a.Require}, {"prefer", &a.Prefer}, {"avoid", &a.Avoid}} {
 			for j, term := range *terms.list {
-				if x.restricted && strings.HasPrefix(term, "host:") {
+				why := ""
+				switch kind, name, _ := strings.Cut(term, ":"); {
+				case x.restricted && kind == "host":
+					why = "names a host, which only operators can: use label=value or vc:NAME"
+				case kind == "vc" && strings.Contains(name, "/"):
+					why = "must name a virtual cluster of the same tenant, without its tenant"
+				}
+				if why != "" {
 					at := fmt.Sprintf("groups[%d].affinity.%s[%d]", i, terms.field, j)
-					return vc, &v1.Invalid{Fields: []v1.FieldError{{Field: at, Message: "names a host, which only operators can: use label=value or vc:NAME", Value: term}}}
+					return vc, &v1.Invalid{Fields: []v1.FieldError{{Field: at, Message: why, Value: term}}}
 				}
 			}
 			*terms.list = mapped(*terms.list, x.termIn)

@@ -24,6 +24,9 @@ type tenancy struct {
 
 var roles = []string{"owner", "editor", "viewer"}
 
+// principals that look for what is acme's.
+var principals = []string{"film owner", "film editor", "film viewer", "default owner", "default editor", "default viewer"}
+
 // mark is what a tenant's objects are called.
 func mark(tenant string) string { return tenant + "xyzzy" }
 
@@ -33,11 +36,14 @@ func startTenants(t *testing.T, servers, hosts int) *tenancy {
 	for _, role := range []string{"operator", "auditor", "metrics"} {
 		x.makeToken(role, `{"name":"`+role+`","role":"`+role+`"}`, "")
 	}
-	for _, tenant := range []string{"film", "acme"} {
+	for _, tenant := range []string{"film", "acme"} { // tokens of the tenant default come after them: it has a row then
 		x.want(201, "POST", "/v1/tenants", `{"name":"`+tenant+`","displayName":"The `+tenant+`"}`, "admin")
 		for _, role := range roles {
 			x.makeToken(tenant+" "+role, `{"name":"`+tenant+`-`+role+`","role":"`+role+`","tenant":"`+tenant+`"}`, tenant)
 		}
+	}
+	for _, role := range roles {
+		x.makeToken("default "+role, `{"name":"default-`+role+`","role":"`+role+`","tenant":"default"}`, "default")
 	}
 	for _, tenant := range []string{"film", "acme", "default"} {
 		m := mark(tenant)
@@ -123,7 +129,7 @@ func (x *tenancy) filled(path, tenant string) []string {
 
 // bodies are requests that name another object, by route; "%s" is its name.
 var bodies = map[string][]string{
-	"POST /v1/virtual-clusters": {`{"name":"probe","groups":[{"name":"a","cpu":1,"memory":"1GiB","affinity":{"avoid":["vc:%s"]}}]}`,
+	"POST /v1/virtual-clusters": {`{"name":"probe","groups":[{"name":"a","cpu":1,"memory":"1GiB","affinity":{"avoid":["vc:acme/%s"]}}]}`, `{"name":"probe","groups":[{"name":"a","cpu":1,"memory":"1GiB","affinity":{"avoid":["vc:%s"]}}]}`,
 		`{"name":"%s","groups":[{"name":"a","cpu":1000,"memory":"1GiB"}],"onFull":"reject"}`,
 		`{"name":"probe","groups":[{"name":"a","cpu":1,"memory":"1GiB","affinity":{"require":["host:%s"]}}]}`,
 		`{"name":"probe","groups":[{"name":"a","count":64,"cpu":8,"memory":"15GiB"}],"onFull":"reject"}`,
@@ -148,9 +154,9 @@ func TestNoTenantSeesAnother(t *testing.T) {
 			for method := range item {
 				method = strings.ToUpper(method)
 				route := method + " " + path
-				for _, role := range roles {
-					who := "film " + role
-					for _, own := range x.filled(path, "film") {
+				for _, who := range principals {
+					of, _, _ := strings.Cut(who, " ")
+					for _, own := range x.filled(path, of) {
 						if route == "DELETE /v1/tokens/{id}" || method == "DELETE" {
 							own = query(own, "dryRun=true")
 						}
@@ -160,9 +166,9 @@ func TestNoTenantSeesAnother(t *testing.T) {
 								if method != "GET" {
 									at = query(own, "dryRun=true")
 								}
-								resp, got := x.as(who, method, onlyKnown(at, path), strings.ReplaceAll(body, "%s", mark("film")))
+								resp, got := x.as(who, method, onlyKnown(at, path), strings.ReplaceAll(body, "%s", mark(of)))
 								asked++
-								if found := leak(resp, got, "film"); found != "" {
+								if found := leak(resp, got, of); found != "" {
 									t.Errorf("%s as %s: %s shows %q: %s", at, who, resp.Status, found, got)
 								}
 								if resp.StatusCode < 300 {
@@ -227,7 +233,7 @@ func (x *tenancy) othersAreUnknown(route, path, method string, asked *int) {
 	t.Helper()
 	probes := [][2]string{}
 	if strings.Contains(path, "{") {
-		for _, other := range []string{"acme", "default"} {
+		for _, other := range []string{"acme"} {
 			there := x.filled(path, other)
 			for _, at := range there {
 				id := at // what the parameter of the path is
@@ -237,16 +243,19 @@ func (x *tenancy) othersAreUnknown(route, path, method string, asked *int) {
 					}
 				}
 				probes = append(probes, [2]string{at, strings.Replace(at, id, absent(id), 1)})
+				full := "acme%2F" + id // as operators see it
+				probes = append(probes, [2]string{strings.Replace(at, id, full, 1), strings.Replace(at, id, absent(full), 1)})
 			}
 		}
 	}
 	if slices.Contains([]string{"/v1/virtual-clusters", "/v1/vms", "/v1/operations", "/v1/events", "/v1/tokens"}, path) && method == "GET" {
-		probes = append(probes, [2]string{path + "?tenant=acme", path + "?tenant=acm0"}, [2]string{path + "?tenant=default", path + "?tenant=defaul0"}, [2]string{path + "?tenant=*", path + "?tenant=nosuch"})
+		probes = append(probes, [2]string{path + "?tenant=acme", path + "?tenant=acm0"}, [2]string{path + "?tenant=*", path + "?tenant=nosuch"})
 	}
 	if path == "/v1/vms" {
 		probes = append(probes, [2]string{path + "?virtualCluster=" + mark("acme"), path + "?virtualCluster=" + absent(mark("acme"))})
 	}
-	for _, role := range roles {
+	for _, who := range principals {
+		of, _, _ := strings.Cut(who, " ")
 		for _, probe := range probes {
 			for _, body := range append(bodies[route], "{}") {
 				var answers [2]string
@@ -258,12 +267,12 @@ func (x *tenancy) othersAreUnknown(route, path, method string, asked *int) {
 					if method != "GET" {
 						at = query(at, "dryRun=true")
 					}
-					resp, got := x.as("film "+role, method, at, strings.ReplaceAll(body, "%s", name), "X-Request-Id", "same")
+					resp, got := x.as(who, method, at, strings.ReplaceAll(body, "%s", name), "X-Request-Id", "same")
 					*asked++
 					answers[i] = neutral(resp.Status+" "+got, probe[i], name)
 				}
 				if answers[0] != answers[1] {
-					t.Errorf("%s %s as film %s is not as for what does not exist:\n%s\n%s", method, probe[0], role, answers[0], answers[1])
+					t.Errorf("%s %s as %s is not as for what does not exist:\n%s\n%s", method, probe[0], who, answers[0], answers[1])
 				}
 				if method == "GET" {
 					break
@@ -273,12 +282,12 @@ func (x *tenancy) othersAreUnknown(route, path, method string, asked *int) {
 		for _, body := range bodies[route] {
 			var answers [2]string
 			for i, name := range []string{mark("acme"), absent(mark("acme"))} {
-				resp, got := x.as("film "+role, method, query(x.filled(path, "film")[0], "dryRun=true"), strings.ReplaceAll(body, "%s", name), "X-Request-Id", "same")
+				resp, got := x.as(who, method, query(x.filled(path, of)[0], "dryRun=true"), strings.ReplaceAll(body, "%s", name), "X-Request-Id", "same")
 				*asked++
 				answers[i] = neutral(resp.Status+" "+got, "", name)
 			}
 			if answers[0] != answers[1] {
-				t.Errorf("%s naming another tenant's object as film %s is not as for what does not exist:\n%s\n%s", route, role, answers[0], answers[1])
+				t.Errorf("%s naming another tenant's object as %s is not as for what does not exist:\n%s\n%s", route, who, answers[0], answers[1])
 			}
 		}
 	}
@@ -295,7 +304,9 @@ var (
 // neutral is an answer without the name that was asked for, and without times and new ids.
 func neutral(answer, path, name string) string {
 	out := volatile.ReplaceAllString(answer, "")
-	for _, part := range append(strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune("/?=&", r) }), name) {
+	parts := append(strings.FieldsFunc(strings.ReplaceAll(path, "%2F", "/"), func(r rune) bool { return strings.ContainsRune("/?=&", r) }), name)
+	slices.SortFunc(parts, func(a, b string) int { return len(b) - len(a) })
+	for _, part := range parts {
 		if len(part) > 2 || part == "*" {
 			out = strings.ReplaceAll(out, part, "NAME")
 		}
@@ -373,6 +384,15 @@ func TestQuotasOfTenants(t *testing.T) {
 			t.Errorf("over quota: %v", quota.OverQuota)
 		}
 		x.want(202, "PATCH", "/v1/virtual-clusters/"+mark("film"), `{"count":2}`, "film editor")
+		metrics := x.want(200, "GET", "/metrics", "", "metrics")
+		for _, line := range []string{`evenkeel_tenant_quota_used{key="vms",tenant="film"} 2`, `evenkeel_tenant_quota_limit{key="vms",tenant="film"} 1`} {
+			if !strings.Contains(metrics, line+"\n") {
+				t.Errorf("no %s in /metrics", line)
+			}
+		}
+		if strings.Contains(metrics, `evenkeel_tenant_quota_limit{key="cpu",tenant="film"}`) {
+			t.Error("a limit that nobody set is a metric")
+		}
 		x.want(422, "PATCH", "/v1/quotas/film", `{"limits":{"gpus":"1"}}`, "operator")
 		x.want(422, "PATCH", "/v1/quotas/film", `{"limits":{"memory":"-1"}}`, "operator")
 		x.want(200, "PATCH", "/v1/quotas/*", `{"limits":{"vcs":"1"}}`, "operator")

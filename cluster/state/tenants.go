@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -19,11 +20,13 @@ const tenantsSince = 2
 // name and a slash. No part of a name has a slash, so that a full name belongs to one tenant.
 const tenantSeparator = "/"
 
-// FullName is the full name of what a tenant calls name.
+// FullName is the full name of what a tenant calls name. A name with a slash is nobody's: the result then belongs to that tenant,
+// too, and nothing has it.
 func FullName(tenant, name string) string {
-	if tenant == DefaultTenant || tenant == "" {
+	if (tenant == DefaultTenant || tenant == "") && !strings.Contains(name, tenantSeparator) {
 		return name
 	}
+	tenant = cmp.Or(tenant, DefaultTenant)
 	return tenant + tenantSeparator + name
 }
 

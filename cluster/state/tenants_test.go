@@ -23,6 +23,9 @@ func TestFullNames(t *testing.T) {
 	for _, c := range []struct{ tenant, name, full string }{
 		{"default", "web", "web"}, {"film", "web", "film/web"}, {"film", "web-core-0", "film/web-core-0"},
 	} {
+		if tenant, _ := state.SplitName(state.FullName(c.tenant, "acme/"+c.name)); tenant != c.tenant {
+			t.Errorf("a name with a slash of %s is of %s", c.tenant, tenant)
+		}
 		if got := state.FullName(c.tenant, c.name); got != c.full {
 			t.Errorf("%s of %s: %q, want %q", c.name, c.tenant, got, c.full)
 		}
