@@ -233,9 +233,16 @@ func (c *Client) CreateTenant(ctx context.Context, q v1.TenantRequest, opts ...O
 	return post[v1.Tenant](ctx, c, q, opts, "tenants")
 }
 
-// ChangeTenant changes what the patch names.
+// ChangeTenant changes what the patch names. Labels that are empty and not nil: it has none from then on.
 func (c *Client) ChangeTenant(ctx context.Context, name string, q v1.TenantPatch, opts ...Option) (v1.Tenant, error) {
-	return send[v1.Tenant](ctx, c, http.MethodPatch, q, opts, "tenants", name)
+	var body any = q
+	if q.Labels != nil && len(q.Labels) == 0 { // which omitempty would leave out
+		body = struct {
+			v1.TenantPatch
+			Labels map[string]string `json:"labels"`
+		}{q, q.Labels}
+	}
+	return send[v1.Tenant](ctx, c, http.MethodPatch, body, opts, "tenants", name)
 }
 
 // DeleteTenant deletes a tenant that owns nothing.

@@ -39,7 +39,7 @@ func (t *tool) tenantCommand() *cli.Command {
 			},
 			{
 				Name: "set", Usage: "change a tenant", ArgsUsage: "NAME", Flags: describe, Action: t.ask("changing tenant %s", tenantSet),
-				Description: "What is not given stays. With --label, those given are all its labels from then on.\n\n" +
+				Description: "What is not given stays. With --label, those given are all its labels from then on; --label '' removes all.\n\n" +
 					"Example: vcctl tenant set film --max-priority 100",
 			},
 			{
@@ -77,8 +77,11 @@ func tenantText(t v1.Tenant) string {
 		"Max priority", strconv.Itoa(t.MaxPriority), "Created", stamp(t.CreatedAt))
 }
 
-// labels that --label gives; nil if it is not there.
+// labels that --label gives; nil if it is not there, none if its value is empty.
 func labels(c *call) (map[string]string, error) {
+	if slices.Equal(c.StringSlice("label"), []string{""}) {
+		return map[string]string{}, nil
+	}
 	var out map[string]string
 	for _, pair := range c.StringSlice("label") {
 		key, value, ok := strings.Cut(pair, "=")

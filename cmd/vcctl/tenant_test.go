@@ -40,6 +40,8 @@ func TestTenantCommands(t *testing.T) {
 		{"", "tenant get none", 4, "GET /v1/tenants/none", "getting tenant none: there is no such thing"},
 		{"", "tenant set film --display-name= --max-priority 5", 0, `PATCH /v1/tenants/film {"displayName":"","maxPriority":5}`, "Max priority:  5"},
 		{"", "tenant set film --label a=b --dry-run", 0, `PATCH /v1/tenants/film?dryRun=true {"labels":{"a":"b"}}`, "Dry run: nothing was changed. It would be:\nName:"},
+		{"", "tenant set film --label=", 0, `PATCH /v1/tenants/film {"labels":{}}`, "Name:"},
+		{"", "tenant set film --label= --label a=b", 2, "", "write KEY=VALUE"},
 		{"", "tenant set film", 2, "", "nothing to change"},
 		{"", "tenant suspend film", 0, `PATCH /v1/tenants/film {"state":"suspended"}`, "Tenant film is suspended: its tokens are refused, and what runs goes on.\n"},
 		{"", "tenant --dry-run suspend film", 0, `PATCH /v1/tenants/film?dryRun=true {"state":"suspended"}`, "Dry run: nothing was changed; tenant film would be suspended.\n"},
