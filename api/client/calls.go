@@ -218,6 +218,47 @@ func (c *Client) RevokeToken(ctx context.Context, id string, opts ...Option) (v1
 	return remove[v1.TokenRevocation](ctx, c, opts, "tokens", id)
 }
 
+// Tenants by name.
+func (c *Client) Tenants(ctx context.Context, opts ...Option) ([]v1.Tenant, error) {
+	return list[v1.Tenant](ctx, c, opts, "tenants")
+}
+
+// Tenant of that name.
+func (c *Client) Tenant(ctx context.Context, name string, opts ...Option) (v1.Tenant, error) {
+	return get[v1.Tenant](ctx, c, opts, "tenants", name)
+}
+
+// CreateTenant makes a tenant.
+func (c *Client) CreateTenant(ctx context.Context, q v1.TenantRequest, opts ...Option) (v1.Tenant, error) {
+	return post[v1.Tenant](ctx, c, q, opts, "tenants")
+}
+
+// ChangeTenant changes what the patch names.
+func (c *Client) ChangeTenant(ctx context.Context, name string, q v1.TenantPatch, opts ...Option) (v1.Tenant, error) {
+	return send[v1.Tenant](ctx, c, http.MethodPatch, q, opts, "tenants", name)
+}
+
+// DeleteTenant deletes a tenant that owns nothing.
+func (c *Client) DeleteTenant(ctx context.Context, name string, opts ...Option) error {
+	_, err := remove[struct{}](ctx, c, opts, "tenants", name)
+	return err
+}
+
+// Quotas of all tenants that the caller sees.
+func (c *Client) Quotas(ctx context.Context, opts ...Option) ([]v1.Quota, error) {
+	return list[v1.Quota](ctx, c, opts, "quotas")
+}
+
+// Quota of a tenant; of AllTenants: the limits of those that set none of their own.
+func (c *Client) Quota(ctx context.Context, tenant string, opts ...Option) (v1.Quota, error) {
+	return get[v1.Quota](ctx, c, opts, "quotas", tenant)
+}
+
+// SetQuota changes the limits that the patch names.
+func (c *Client) SetQuota(ctx context.Context, tenant string, q v1.QuotaPatch, opts ...Option) (v1.Quota, error) {
+	return send[v1.Quota](ctx, c, http.MethodPatch, q, opts, "quotas", tenant)
+}
+
 // Status of the cluster.
 func (c *Client) Status(ctx context.Context, opts ...Option) (v1.ClusterStatus, error) {
 	return get[v1.ClusterStatus](ctx, c, opts, "cluster", "status")

@@ -59,6 +59,9 @@ type Config struct {
 	// commas; "" = DefaultAddress.
 	Address string
 	Token   string
+	// Tenant whose virtual clusters, VMs, operations, events and tokens are asked for, where a request names none; "": the
+	// server's choice, AllTenants: of all of them.
+	Tenant  string
 	CAFile  string        // PEM of the server's CA; "" = the system's
 	Timeout time.Duration // of one request
 	Agent   string        // User-Agent
@@ -73,6 +76,7 @@ type Config struct {
 type Client struct {
 	servers *servers
 	token   string
+	tenant  string
 	agent   string
 	timeout time.Duration
 	http    *http.Client
@@ -113,7 +117,7 @@ func New(c Config) (*Client, error) {
 	}
 	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	all := &servers{addresses: addresses, transport: transport, patience: c.Patience}
-	return &Client{servers: all, token: c.Token, agent: c.Agent, timeout: c.Timeout,
+	return &Client{servers: all, token: c.Token, tenant: c.Tenant, agent: c.Agent, timeout: c.Timeout,
 		http: &http.Client{Transport: all, CheckRedirect: noRedirects}}, nil
 }
 
@@ -147,11 +151,24 @@ const keyHeader = "Idempotency-Key"
 // Option of a request.
 type Option func(*sending)
 
-// sending is a request on its way, and how long it may take.
+// sending is a request on its way, how long it may take, and the tenant that it is about.
 type sending struct {
 	*http.Request
 	timeout time.Duration
+	tenant  string
 }
+
+// AllTenants is the tenant of a request that is about all of them.
+const AllTenants = "*"
+
+// TakesTenant says whether a request to a path below /v1 that begins so takes the parameter tenant: it is about what tenants own. A
+// new token names its tenant itself.
+func TakesTenant(method, first string) bool {
+	return slices.Contains([]string{"virtual-clusters", "vms", "operations", "events"}, first) || first == "tokens" && method == http.MethodGet
+}
+
+// OfTenant asks for what belongs to a tenant other than that of the client; "" leaves it to the server.
+func OfTenant(name string) Option { return func(s *sending) { s.tenant = name } }
 
 // DryRun: plan and answer, change nothing.
 func DryRun() Option { return query("dryRun", "true") }
@@ -234,9 +251,12 @@ func (c *Client) request(ctx context.Context, method string, body any, opts []Op
 	}
 	c.sign(r.Header)
 	r.Header.Set("Accept", "application/json, application/problem+json")
-	s := &sending{r, c.timeout}
+	s := &sending{Request: r, timeout: c.timeout, tenant: c.tenant}
 	for _, o := range opts {
 		o(s)
+	}
+	if TakesTenant(method, parts[1]) {
+		query("tenant", s.tenant)(s)
 	}
 	return s, nil
 }

@@ -32,7 +32,15 @@ func (c *Client) Wait(ctx context.Context, op v1.Operation, progress func(v1.Ope
 	if op.Ended() {
 		return op, nil
 	}
-	hang := func(s *sending) { s.timeout = pollFor + c.timeout }
+	hang := func(s *sending) {
+		s.timeout = pollFor + c.timeout
+		switch {
+		case op.Tenant != "":
+			s.tenant = op.Tenant
+		case op.VirtualCluster == "": // of a plan or a host: the cluster's own
+			s.tenant = ""
+		}
+	}
 	_, err := Watch(ctx, 0, func(ctx context.Context) (v1.Operation, error) {
 		seen := op.Text
 		if len(seen) > maxSeen {

@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"evenkeel/api/client"
 )
 
 // TestOpenAPIRules: what a reader of the OpenAPI document, or a generator of clients, needs of every operation.
@@ -70,5 +72,40 @@ func TestOpenAPIRules(t *testing.T) {
 				t.Errorf("%s needs a token and describes no problem of the caller (4xx)", name)
 			}
 		}
+	}
+}
+
+// The client sends the parameter tenant exactly where an operation takes it.
+func TestClientKnowsOperationsOfTenants(t *testing.T) {
+	answer := httptest.NewRecorder()
+	New(noCluster{}, Options{Members: noMembers{}}).mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/openapi.json", nil))
+	var doc struct {
+		Paths map[string]map[string]struct{ Parameters []struct{ Name, In string } }
+	}
+	if err := json.Unmarshal(answer.Body.Bytes(), &doc); err != nil {
+		t.Fatalf("%v: %s", err, answer.Body)
+	}
+	taking := 0
+	for path, methods := range doc.Paths {
+		below, ok := strings.CutPrefix(path, "/v1/")
+		if !ok {
+			continue
+		}
+		first, _, _ := strings.Cut(below, "/")
+		for method, op := range methods {
+			takes := false
+			for _, p := range op.Parameters {
+				takes = takes || p.Name == "tenant" && p.In == "query"
+			}
+			if sends := client.TakesTenant(strings.ToUpper(method), first); sends != takes {
+				t.Errorf("%s %s: takes the parameter tenant: %v; the client sends it: %v", method, path, takes, sends)
+			}
+			if takes {
+				taking++
+			}
+		}
+	}
+	if taking < 10 {
+		t.Errorf("only %d operations take a tenant: the search looks in the wrong place", taking)
 	}
 }

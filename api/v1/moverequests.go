@@ -107,7 +107,7 @@ type SimulatedHost struct {
 
 // SimulatedNeed is another CPU need of a virtual cluster's VMs.
 type SimulatedNeed struct {
-	VirtualCluster string  `json:"virtualCluster" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"a DNS label: a to z, 0 to 9 and, inside, hyphens" doc:"Name of the virtual cluster."`
+	VirtualCluster string  `json:"virtualCluster" maxLength:"127" pattern:"^([a-z0-9]([-a-z0-9]*[a-z0-9])?/)?[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"a DNS label: a to z, 0 to 9 and, inside, hyphens; or two, TENANT/NAME" doc:"Full name of the virtual cluster: TENANT/NAME where it is not of the default tenant."`
 	Group          string  `json:"group,omitempty" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"a DNS label: a to z, 0 to 9 and, inside, hyphens" doc:"Its group; may be left out if there is only one."`
 	CPU            float64 `json:"cpu" exclusiveMinimum:"0" maximum:"4096" unit:"cores" doc:"What each VM would need, cores."`
 }

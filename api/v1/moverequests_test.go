@@ -94,11 +94,11 @@ func TestDrainRequest(t *testing.T) {
 }
 
 func TestParseSimulate(t *testing.T) {
-	doc := `{"addHosts":[{"cpu":32,"memory":"128GiB","count":2}],"removeHosts":["h1"],"needs":[{"virtualCluster":"web","group":"front","cpu":6}],
+	doc := `{"addHosts":[{"cpu":32,"memory":"128GiB","count":2}],"removeHosts":["h1"],"needs":[{"virtualCluster":"web","group":"front","cpu":6},{"virtualCluster":"film/web","cpu":1}],
 		"maxBytes":"unlimited","snapshot":"` + base64.StdEncoding.EncodeToString([]byte("a saved state")) + `"}`
 	got, err := ParseSimulate([]byte(doc))
 	want := SimulateRequest{AddHosts: []SimulatedHost{{CPU: 32, Memory: 128 << 30, Count: 2}}, RemoveHosts: []string{"h1"},
-		Needs: []SimulatedNeed{{VirtualCluster: "web", Group: "front", CPU: 6}}, MaxBytes: bound(-1), Snapshot: []byte("a saved state")}
+		Needs: []SimulatedNeed{{VirtualCluster: "web", Group: "front", CPU: 6}, {VirtualCluster: "film/web", CPU: 1}}, MaxBytes: bound(-1), Snapshot: []byte("a saved state")}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -107,7 +107,9 @@ func TestParseSimulate(t *testing.T) {
 		`{"addHosts":[{"cpu":0,"memory":1}]}`:                   "addHosts[0].cpu",
 		`{"addHosts":{"cpu":1,"memory":1}}`:                     "addHosts",
 		`{"needs":[{"cpu":1}]}`:                                 "needs[0].virtualCluster",
-		`{"needs":[{"virtualCluster":"a/b","cpu":1}]}`:          "needs[0].virtualCluster",
+		`{"needs":[{"virtualCluster":"a/b/c","cpu":1}]}`:        "needs[0].virtualCluster",
+		`{"needs":[{"virtualCluster":"/b","cpu":1}]}`:           "needs[0].virtualCluster",
+		`{"needs":[{"virtualCluster":"a/","cpu":1}]}`:           "needs[0].virtualCluster",
 		`{"removeHosts":[1]}`:                                   "removeHosts[0]",
 		`{"snapshot":"%"}`:                                      "snapshot",
 		`{"snapshot":"` + "YQ==" + `","loseHosts":["h1"]}`:      "loseHosts",

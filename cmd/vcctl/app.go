@@ -20,6 +20,8 @@ type tool struct {
 	warned   map[string]bool // what was warned of
 	// dial makes the connections to servers; nil: from this machine, as usual.
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// config is the path of the configuration file; "": where it is by default.
+	config string
 }
 
 func (t *tool) app() *cli.App {
@@ -28,9 +30,10 @@ func (t *tool) app() *cli.App {
 		Usage: "ask for virtual clusters, and see what they get",
 		UsageText: "vcctl [flags] NOUN VERB [NAME] [flags]\n" +
 			"Flags may stand anywhere; -- ends them.",
-		Description: "Address, token and CA come from flags, else from EVENKEEL_ADDRESS, EVENKEEL_TOKEN and\n" +
-			"EVENKEEL_CACERT, else from ~/.config/evenkeel/config.yaml (address, token or tokenFile, cacert).\n\n" +
-			"Exit status: 0 done; 1 failed; 2 wrong usage or bad file; 3 refused by admission, or a drain that is blocked; 4 not found;\n" +
+		Description: "Address, token, CA and tenant come each from the first of these that has it: flags; the context of --context; EVENKEEL_ADDRESS,\n" +
+			"EVENKEEL_TOKEN (or EVENKEEL_TOKEN_FILE), EVENKEEL_CACERT and EVENKEEL_TENANT; the context of EVENKEEL_CONTEXT, or else of\n" +
+			"vcctl config use-context, or else the top of ~/.config/evenkeel/config.yaml. With --context the environment does not count.\n\n" +
+			"Exit status: 0 done; 1 failed; 2 wrong usage or bad file; 3 refused by admission or a quota, or a drain that is blocked; 4 not found;\n" +
 			"5 conflict; 6 timed out, still going on; 7 not reachable or no leader.",
 		HideVersion:     true,
 		HideHelpCommand: true,
@@ -42,12 +45,14 @@ func (t *tool) app() *cli.App {
 			&cli.StringFlag{Name: "token", Usage: "`TOKEN` of the server; others on this machine can see it while vcctl runs, so rather use --token-file"},
 			&cli.StringFlag{Name: "token-file", Usage: "`FILE` that holds the token"},
 			&cli.StringFlag{Name: "cacert", Usage: "`FILE` with the CA certificate of the server"},
+			&cli.StringFlag{Name: "context", Usage: "`CONTEXT` of vcctl's configuration to take address, token, CA and tenant from; see vcctl config"},
+			&cli.StringFlag{Name: "tenant", Usage: "`TENANT` whose virtual clusters and VMs the command is about; '*' in lists: all (default: that of the token, or default)"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "table", Usage: "table, wide, json (as the REST API has it) or yaml"},
 		},
 		Commands: []*cli.Command{
 			t.vcCommand(), t.vmCommand(), t.hostCommand(), t.rebalanceCommand(), t.planCommand(), t.simulateCommand(), t.migrationCommand(),
-			t.imageCommand(), t.tokenCommand(), t.eventsCommand(), t.auditCommand(), t.topCommand(), t.rightsizingCommand(),
-			t.clusterCommand(), t.periodicCommand(), solveCommand(), completionCommand(t), t.completeCommand(), t.versionCommand(),
+			t.imageCommand(), t.tenantCommand(), t.quotaCommand(), t.tokenCommand(), t.eventsCommand(), t.auditCommand(), t.topCommand(), t.rightsizingCommand(),
+			t.clusterCommand(), t.configCommand(), t.periodicCommand(), solveCommand(), completionCommand(t), t.completeCommand(), t.versionCommand(),
 		},
 	}
 	each(app.Commands, func(c *cli.Command) {

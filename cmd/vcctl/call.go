@@ -20,7 +20,9 @@ type call struct {
 	ctx    context.Context
 	api    *client.Client  // nil in a command that asks no server
 	format string          // of -o
-	name   string          // the argument; "" where the command takes none
+	name   string          // the argument, without its tenant; "" where the command takes none
+	arg    string          // the argument as it was written
+	tenant string          // that the command acts in; "": the server's choice
 	opts   []client.Option // of a change: that it is a dry run, if it is one
 }
 
@@ -28,17 +30,18 @@ type call struct {
 type view = func(wide bool) string
 
 // offline is the action of a command that asks no server. What commands share is checked before do runs: the
-// arguments are those that ArgsUsage names (a command whose argument is optional takes it itself), -o is known, and
+// arguments are those that ArgsUsage names (a command whose argument is optional, or that takes any number, takes them itself), -o is known, and
 // --dry-run, --wait and --timeout go together.
 func (t *tool) offline(do func(*call) error) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		k := &call{Context: c, t: t, ctx: c.Context}
-		if !strings.HasPrefix(c.Command.ArgsUsage, "[") {
+		if usage := c.Command.ArgsUsage; !strings.HasPrefix(usage, "[") && !strings.HasSuffix(usage, "...") {
 			got, err := names(c, strings.Fields(c.Command.ArgsUsage)...)
 			if err != nil {
 				return err
 			}
 			k.name = strings.Join(got, " ")
+			k.arg = k.name
 		}
 		var err error
 		if k.format, err = format(c); err != nil {
@@ -59,8 +62,16 @@ func (t *tool) offline(do func(*call) error) cli.ActionFunc {
 
 // action is offline for a command that asks the server.
 func (t *tool) action(do func(*call) error) cli.ActionFunc {
-	return t.offline(func(c *call) (err error) {
-		if c.api, err = t.client(c.Context); err != nil {
+	return t.offline(func(c *call) error {
+		a, err := t.access(c.Context)
+		if err == nil {
+			err = c.enterTenant(&a)
+		}
+		if err != nil {
+			return err
+		}
+		c.tenant = a.tenant
+		if c.api, err = t.connect(a); err != nil {
 			return err
 		}
 		return do(c)
@@ -76,7 +87,7 @@ func (t *tool) ask(what string, do func(*call) (any, view, error)) cli.ActionFun
 			if own := (*failure)(nil); errors.As(err, &own) {
 				return nil, nil, err // about the command line
 			}
-			return answer, text, doing(err, "%s", strings.ReplaceAll(what, "%s", c.name))
+			return answer, text, doing(err, "%s", strings.ReplaceAll(what, "%s", c.arg))
 		})
 	})
 }
@@ -158,7 +169,7 @@ func (c *call) conclude(result any, op *v1.Operation, text view, then func(v1.Op
 	if err := c.print(result, text); err != nil {
 		return err
 	}
-	return outcome(ended)
+	return outcome(c.owned(ended))
 }
 
 // await the end of an operation, for as long as --timeout allows, and show how far it is.
@@ -169,9 +180,9 @@ func (c *call) await(op v1.Operation) (v1.Operation, error) {
 	}
 	defer cancel()
 	line := c.t.progressLine()
-	op, err := c.api.Wait(ctx, op, line.set)
+	op, err := c.api.Wait(ctx, op, func(op v1.Operation) { line.set(c.owned(op)) })
 	line.end()
-	subject, watch := about(op)
+	subject, watch := about(c.owned(op))
 	switch {
 	case errors.Is(err, context.Canceled):
 		return op, failed(statusStillGoing, "detached; %s of %s goes on: watch it with: %s", op.Kind, subject, watch)

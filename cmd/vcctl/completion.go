@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +50,7 @@ func completionCommand(t *tool) *cli.Command {
 	}
 	return &cli.Command{
 		Name: "completion", Usage: "print the completion script of a shell",
-		Description: "Names of virtual clusters, VMs, hosts, members, images, tokens, plans, migrations and settings are completed too, by asking the server.\n\n" +
+		Description: "Names of virtual clusters, VMs, hosts, members, images, tenants, tokens, plans, migrations and settings are completed too, by asking the server.\n\n" +
 			"Example: source <(vcctl completion bash)",
 		Subcommands: []*cli.Command{
 			{Name: "bash", Usage: "for bash", ArgsUsage: " ", Action: script(bashScript), Description: "Example: source <(vcctl completion bash)"},
@@ -80,6 +81,11 @@ func (t *tool) candidates(c *cli.Context) []string {
 	}
 	begun := fields[len(fields)-1]
 	l := parseLine(c.App, fields[:len(fields)-1])
+	for _, name := range []string{"address", "token-file", "cacert", "context", "tenant"} { // names come from where the command will go
+		if value, given := l.values[name]; given {
+			_ = c.Set(name, value) // a flag of the program, so that it is known
+		}
+	}
 	var out []string
 	switch {
 	case l.flag != "":
@@ -106,23 +112,28 @@ func (t *tool) candidates(c *cli.Context) []string {
 
 // commandLine is what stands on a command line before its last word.
 type commandLine struct {
-	path     []string       // names of the command
-	leaf     *cli.Command   // the last of them; nil: none yet
-	commands []*cli.Command // that may follow
-	flag     string         // whose value comes next; "": none
-	args     int            // words that are neither
+	path     []string          // names of the command
+	leaf     *cli.Command      // the last of them; nil: none yet
+	commands []*cli.Command    // that may follow
+	flag     string            // whose value comes next; "": none
+	args     int               // words that are neither
+	values   map[string]string // of flags
 }
 
 func parseLine(app *cli.App, before []string) commandLine {
 	table := flagTable(app)
-	l := commandLine{commands: app.Commands}
+	l := commandLine{commands: app.Commands, values: map[string]string{}}
 	for _, w := range before {
 		switch {
 		case l.flag != "":
-			l.flag = ""
+			l.values[l.flag], l.flag = w, ""
 		case strings.HasPrefix(w, "-"):
-			name := strings.TrimLeft(w, "-")
-			if spec := table[name]; spec != nil && spec.value {
+			name, value, whole := strings.Cut(strings.TrimLeft(w, "-"), "=")
+			switch spec := table[name]; {
+			case spec == nil || !spec.value:
+			case whole:
+				l.values[name] = value
+			default:
 				l.flag = name
 			}
 		default:
@@ -159,14 +170,20 @@ func (l *commandLine) flags(app *cli.App) (out []string) {
 
 // namesThing says whether the name of a thing may follow.
 func (l *commandLine) namesThing() bool {
-	return l.leaf != nil && l.args == 0 && strings.TrimSpace(l.leaf.ArgsUsage) != ""
+	return l.leaf != nil && strings.TrimSpace(l.leaf.ArgsUsage) != "" && (l.args == 0 || strings.HasSuffix(l.leaf.ArgsUsage, "..."))
 }
 
 // noun is what kind of thing the command names; "": one that is new.
 func (l *commandLine) noun() string {
 	switch {
-	case l.path[0] == "token" && l.leaf.Name == "create":
+	case (l.path[0] == "token" || l.path[0] == "tenant") && l.leaf.Name == "create":
 		return ""
+	case l.path[0] == "quota" && l.args == 0:
+		return "tenant"
+	case l.path[0] == "config":
+		return "context"
+	case l.path[0] == "quota":
+		return "quota key"
 	case strings.Contains(l.leaf.ArgsUsage, "MEMBER"):
 		return "member"
 	case strings.Contains(l.leaf.ArgsUsage, "KEY=VALUE"):
@@ -188,7 +205,7 @@ func (t *tool) values(c *cli.Context, path []string, flag string) []string {
 		return []string{"disk", "kernel", "initrd"}
 	case "role":
 		return tokenRoles
-	case "vc", "host", "vm", "plan":
+	case "vc", "host", "vm", "plan", "tenant", "context":
 		return t.things(c, flag)
 	case "lose", "skip":
 		return t.things(c, "host")
@@ -215,17 +232,29 @@ const completionTime = 2 * time.Second
 
 // things are the objects of a kind by name, if the server answers in time.
 func (t *tool) things(c *cli.Context, noun string) []string {
+	if noun == "context" {
+		f, _ := readConfig(t.configFile()) // of one that cannot be read there are none
+		return f.contextNames()
+	}
 	ctx, cancel := context.WithTimeout(c.Context, completionTime)
 	defer cancel()
-	api, err := t.client(c)
+	a, err := t.access(c)
+	if err != nil {
+		return nil
+	}
+	api, err := t.connect(a)
 	if err != nil {
 		return nil
 	}
 	switch stale := client.Stale(); noun { // an error means no candidates: a shell has no place for it
 	case "vc":
-		return nameEach(func(x v1.VirtualCluster) string { return x.Name })(api.VirtualClusters(ctx, stale))
+		return nameEach(func(x v1.VirtualCluster) string { return fullName(x.Tenant, x.Name) })(ofChosenTenant(a.tenant, func(of client.Option) ([]v1.VirtualCluster, error) {
+			return api.VirtualClusters(ctx, stale, of)
+		}))
 	case "vm":
-		return nameEach(func(x v1.VM) string { return x.Name })(api.VMs(ctx, "", "", stale))
+		return nameEach(func(x v1.VM) string { return fullName(x.Tenant, x.Name) })(ofChosenTenant(a.tenant, func(of client.Option) ([]v1.VM, error) {
+			return api.VMs(ctx, "", "", stale, of)
+		}))
 	case "host":
 		return nameEach(func(x v1.Host) string { return x.Name })(api.Hosts(ctx, stale))
 	case "member":
@@ -234,6 +263,10 @@ func (t *tool) things(c *cli.Context, noun string) []string {
 		return nameEach(func(x v1.Plan) string { return x.ID })(api.Plans(ctx, "", 0, stale))
 	case "migration":
 		return nameEach(func(x v1.Migration) string { return x.ID })(api.Migrations(ctx, "", "", "", 0, stale))
+	case "tenant":
+		return nameEach(func(x v1.Tenant) string { return x.Name })(api.Tenants(ctx, stale))
+	case "quota key":
+		return nameEach(func(key string) string { return key + "=" })(slices.Sorted(maps.Keys(v1.QuotaUnits)), nil)
 	case "token":
 		return nameEach(func(x v1.Token) string { return x.ID })(api.Tokens(ctx, stale))
 	case "image":
@@ -251,6 +284,18 @@ func (t *tool) things(c *cli.Context, noun string) []string {
 		return slices.Compact(out)
 	}
 	return nil
+}
+
+// ofChosenTenant asks for what the chosen tenant has; if none is chosen, for what all have that the token may see.
+func ofChosenTenant[T any](tenant string, ask func(of client.Option) ([]T, error)) ([]T, error) {
+	if tenant != "" && tenant != client.AllTenants {
+		return ask(client.OfTenant(tenant))
+	}
+	all, err := ofTenant(client.AllTenants, ask)
+	if err != nil { // a token of a tenant sees its own only
+		return ask(client.OfTenant(""))
+	}
+	return all, nil
 }
 
 // nameEach says how things of a kind are named.

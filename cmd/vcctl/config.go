@@ -2,29 +2,41 @@ package main
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/urfave/cli/v2"
 
 	"evenkeel/api/client"
-	"evenkeel/api/v1"
 	"evenkeel/internal/secretfile"
 )
 
 // config is the client's configuration file.
 type config struct {
-	Address   string `yaml:"address"`
-	Token     string `yaml:"token"`
-	TokenFile string `yaml:"tokenFile"`
-	CACert    string `yaml:"cacert"`
+	Address        string                `yaml:"address,omitempty"`
+	Token          string                `yaml:"token,omitempty"`
+	TokenFile      string                `yaml:"tokenFile,omitempty"`
+	CACert         string                `yaml:"cacert,omitempty"`
+	Tenant         string                `yaml:"tenant,omitempty"`
+	CurrentContext string                `yaml:"currentContext,omitempty"`
+	Contexts       map[string]connection `yaml:"contexts,omitempty"`
+}
+
+// connection is a way to a cluster, and a tenant there.
+type connection struct {
+	Address   string `yaml:"address,omitempty"`
+	Token     string `yaml:"token,omitempty"`
+	TokenFile string `yaml:"tokenFile,omitempty"`
+	CACert    string `yaml:"cacert,omitempty"`
+	Tenant    string `yaml:"tenant,omitempty"`
+}
+
+// connection of the top of the file.
+func (f config) connection() connection {
+	return connection{f.Address, f.Token, f.TokenFile, f.CACert, f.Tenant}
 }
 
 // configFile is $XDG_CONFIG_HOME/evenkeel/config.yaml, by default below ~/.config. Where HOME is not set, as in scripts of
@@ -45,59 +57,90 @@ func configFile() string {
 	return filepath.Join(dir, "evenkeel", "config.yaml")
 }
 
-// readConfig reads a configuration file; one that is not there is an empty one.
+// configFile of the tool.
+func (t *tool) configFile() string {
+	if t.config != "" {
+		return t.config
+	}
+	return configFile()
+}
+
+// readConfig reads a configuration file; one that is not there is an empty one. Files are named relative to the file that names them.
 func readConfig(path string) (config, error) {
-	var c config
-	if path == "" {
-		return c, nil
-	}
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return c, nil
-	}
+	f, _, err := parseConfig(path)
 	if err != nil {
-		return c, fmt.Errorf("read the configuration: %w", err)
+		return f, err
 	}
-	if len(strings.TrimSpace(string(b))) == 0 {
-		return c, nil
-	}
-	if err := v1.PlainYAML(b); err != nil {
-		return config{}, usage("%s: %v", path, err)
-	}
-	if err := yaml.UnmarshalWithOptions(b, &c, yaml.Strict()); err != nil {
-		// Without the excerpt that the parser offers: it may show the token.
-		var at yaml.Error
-		if errors.As(err, &at) && at.GetToken() != nil {
-			return config{}, usage("%s: line %d: %s (it may hold address, token, tokenFile and cacert)", path, at.GetToken().Position.Line, at.GetMessage())
-		}
-		return config{}, usage("%s cannot be read as YAML", path)
-	}
-	// Files are named relative to the file that names them.
-	for _, f := range []*string{&c.TokenFile, &c.CACert} {
-		if *f != "" && !filepath.IsAbs(*f) {
-			*f = filepath.Join(filepath.Dir(path), *f)
+	beside := func(names ...*string) {
+		for _, name := range names {
+			if *name != "" && !filepath.IsAbs(*name) {
+				*name = filepath.Join(filepath.Dir(path), *name)
+			}
 		}
 	}
-	return c, nil
+	beside(&f.TokenFile, &f.CACert)
+	for name, k := range f.Contexts {
+		beside(&k.TokenFile, &k.CACert)
+		f.Contexts[name] = k
+	}
+	return f, nil
 }
 
 // leaderWait is how long a command waits for a leader: longer than an election takes.
 var leaderWait = 5 * time.Second
 
-// client of the server that flags, environment and configuration name, in that order.
+// access is how a command reaches the cluster, and the tenant that it acts in.
+type access struct {
+	address, cacert, token string
+	tenant                 string
+	tenantChosen           bool // on the command line
+}
+
+// access that the command line, the environment and the configuration name. With a context on the
+// command line the environment does not count: its token is not sent to the context's cluster.
+func (t *tool) access(c *cli.Context) (access, error) {
+	file, err := readConfig(t.configFile())
+	if err != nil {
+		return access{}, err
+	}
+	name, flag := chosenContext(c, file)
+	kept, err := file.context(name)
+	if err != nil {
+		return access{}, err
+	}
+	var env connection
+	if !flag {
+		env = connection{os.Getenv("EVENKEEL_ADDRESS"), os.Getenv("EVENKEEL_TOKEN"), os.Getenv("EVENKEEL_TOKEN_FILE"), os.Getenv("EVENKEEL_CACERT"), os.Getenv("EVENKEEL_TENANT")}
+	}
+	a := access{
+		address: cmp.Or(c.String("address"), env.Address, kept.Address),
+		cacert:  cmp.Or(c.String("cacert"), env.CACert, kept.CACert),
+	}
+	if a.tenant, a.tenantChosen, err = chosenTenant(c); err != nil {
+		return a, err
+	}
+	if !a.tenantChosen {
+		a.tenant = cmp.Or(env.Tenant, kept.Tenant)
+	}
+	a.token, err = t.token(c, env, kept)
+	return a, err
+}
+
+// client of the server that flags, environment and configuration name.
 func (t *tool) client(c *cli.Context) (*client.Client, error) {
-	file, err := readConfig(configFile())
+	a, err := t.access(c)
 	if err != nil {
 		return nil, err
 	}
-	token, err := t.token(c, file)
-	if err != nil {
-		return nil, err
-	}
+	return t.connect(a)
+}
+
+func (t *tool) connect(a access) (*client.Client, error) {
 	api, err := client.New(client.Config{
-		Address:  cmp.Or(c.String("address"), os.Getenv("EVENKEEL_ADDRESS"), file.Address),
-		CAFile:   cmp.Or(c.String("cacert"), os.Getenv("EVENKEEL_CACERT"), file.CACert),
-		Token:    token,
+		Address:  a.address,
+		CAFile:   a.cacert,
+		Token:    a.token,
+		Tenant:   a.tenant,
 		Agent:    "vcctl/" + version,
 		Patience: leaderWait,
 		Dial:     t.dial,
@@ -116,11 +159,11 @@ type tokenSource struct {
 }
 
 // token from the first place that has one. A token that others may have seen serves, with a warning.
-func (t *tool) token(c *cli.Context, file config) (string, error) {
+func (t *tool) token(c *cli.Context, env, kept connection) (string, error) {
 	for _, from := range []tokenSource{
 		{token: c.String("token"), path: c.String("token-file"), flag: true},
-		{token: os.Getenv("EVENKEEL_TOKEN"), path: os.Getenv("EVENKEEL_TOKEN_FILE")},
-		{token: file.Token, path: file.TokenFile, config: configFile()},
+		{token: env.Token, path: env.TokenFile},
+		{token: kept.Token, path: kept.TokenFile, config: t.configFile()},
 	} {
 		if from.token != "" {
 			t.warn(from.risk())

@@ -25,12 +25,12 @@ func rawTerminal(f *os.File) (restore func(), err error) {
 }
 
 func vmConsole(c *call) error {
-	t, name := c.t, c.name
+	t, name := c.t, c.arg
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
-	tty, err := c.api.Console(ctx, name)
+	tty, err := c.api.Console(ctx, c.name)
 	if err != nil {
-		return doing(err, "opening the console of VM %s", c.name)
+		return doing(err, "opening the console of VM %s", c.arg)
 	}
 	defer tty.Close() //nolint:errcheck // nothing is kept in it
 

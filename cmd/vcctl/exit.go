@@ -74,7 +74,7 @@ func statusOf(err error) int {
 
 // problemStatus are the exit statuses of the server's problems; of others it is statusFailed.
 var problemStatus = map[string]int{
-	v1.ProblemRefused: statusRefused, v1.ProblemBlocked: statusRefused, v1.ProblemNotFound: statusNotFound,
+	v1.ProblemRefused: statusRefused, v1.ProblemQuota: statusRefused, v1.ProblemBlocked: statusRefused, v1.ProblemNotFound: statusNotFound,
 	v1.ProblemConflict: statusConflict, v1.ProblemExists: statusConflict, v1.ProblemPrecondition: statusConflict,
 	v1.ProblemMalformed: statusUsage, v1.ProblemInvalid: statusUsage, v1.ProblemUnsupported: statusUsage, v1.ProblemTooLarge: statusUsage, v1.ProblemMediaType: statusUsage,
 	v1.ProblemTimeout: statusStillGoing, v1.ProblemNoLeader: statusUnreachable,
@@ -114,6 +114,8 @@ func (t *tool) explain(e *client.Error) {
 	switch p.Type {
 	case v1.ProblemUnauthorized:
 		t.say("Set EVENKEEL_TOKEN, or tokenFile in ~/.config/evenkeel/config.yaml; `vcd dev` keeps its token in admin.token of its data directory.\n")
+	case v1.ProblemQuota:
+		t.say("`vcctl quota get` shows the limits and what is used.\n")
 	case v1.ProblemInternal:
 		t.say("The server's log has it under %s.\n", p.Instance)
 	}

@@ -70,25 +70,25 @@ func (t *tool) gather(ctx context.Context, api *client.Client, h *v1.ClusterHist
 	for _, x := range hosts {
 		h.Hosts = append(h.Hosts, v1.HistoryHost{Name: x.Name, CPU: max(0, x.Allowance.CPU-x.Foreign.CPU), Memory: max(0, float64(x.Allowance.Memory-x.Foreign.Memory))})
 	}
-	vcs, err := api.VirtualClusters(ctx)
+	vcs, err := ofTenant(client.AllTenants, func(of client.Option) ([]v1.VirtualCluster, error) { return api.VirtualClusters(ctx, of) })
 	if err != nil {
 		return 0, doing(err, "listing virtual clusters")
 	}
-	vms, err := api.VMs(ctx, "", "")
+	vms, err := ofTenant(client.AllTenants, func(of client.Option) ([]v1.VM, error) { return api.VMs(ctx, "", "", of) })
 	if err != nil {
 		return 0, doing(err, "listing VMs")
 	}
 	type group struct{ vc, name string }
 	of := map[group][]v1.HistoryVM{}
 	for _, vm := range vms {
-		key := group{vm.VirtualCluster, vm.Group}
-		of[key] = append(of[key], v1.HistoryVM{Name: vm.Name, CPU: make([]*float64, h.Steps), Memory: make([]*float64, h.Steps)})
+		key := group{fullName(vm.Tenant, vm.VirtualCluster), vm.Group}
+		of[key] = append(of[key], v1.HistoryVM{Name: fullName(vm.Tenant, vm.Name), CPU: make([]*float64, h.Steps), Memory: make([]*float64, h.Steps)})
 	}
 	var all []*v1.HistoryVM
 	for _, vc := range vcs {
-		out := v1.HistoryVirtualCluster{Name: vc.Name, Priority: vc.Priority, CreatedAt: vc.CreatedAt}
+		out := v1.HistoryVirtualCluster{Name: fullName(vc.Tenant, vc.Name), Priority: vc.Priority, CreatedAt: vc.CreatedAt}
 		for _, g := range vc.Groups {
-			of := of[group{vc.Name, g.Name}]
+			of := of[group{out.Name, g.Name}]
 			if len(of) == 0 {
 				continue
 			}
@@ -130,8 +130,12 @@ func (t *tool) gatherUse(ctx context.Context, api *client.Client, h *v1.ClusterH
 
 // useOf fills in what a VM used, and counts the values. A VM of which nothing is kept has none.
 func useOf(ctx context.Context, api *client.Client, h *v1.ClusterHistory, vm *v1.HistoryVM, resolution, since string) (n int, err error) {
+	tenant, name, err := splitName(vm.Name)
+	if err != nil {
+		return 0, err
+	}
 	for resource, to := range map[string][]*float64{v1.ResourceCPU: vm.CPU, v1.ResourceMemory: vm.Memory} {
-		s, err := api.Samples(ctx, vm.Name, resource, resolution, since)
+		s, err := api.Samples(ctx, name, resource, resolution, since, client.OfTenant(tenant))
 		if client.IsProblem(err, v1.ProblemNotFound) {
 			continue
 		}

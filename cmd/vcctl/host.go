@@ -62,8 +62,8 @@ func hostGet(c *call) (any, view, error) {
 	if err != nil || !c.human() {
 		return h, nil, err
 	}
-	vms, err := c.api.VMs(c.ctx, "", c.name)
-	return h, func(wide bool) string { return hostText(h, vms, wide) }, err
+	vms, err := ofTenant(client.AllTenants, func(of client.Option) ([]v1.VM, error) { return c.api.VMs(c.ctx, "", c.name, of) })
+	return h, func(wide bool) string { return hostText(h, withFullNames(vms), wide) }, err
 }
 
 func hostCordon(c *call) (any, view, error) {

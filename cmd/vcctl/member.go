@@ -70,7 +70,7 @@ func (t *tool) memberCommands() []*cli.Command {
 }
 
 func clusterInit(c *call) error {
-	file := configFile()
+	file := c.t.configFile()
 	if file == "" {
 		return usage("cluster init: where to keep the admin token is not known: set HOME or XDG_CONFIG_HOME")
 	}
@@ -152,7 +152,7 @@ func (t *tool) clusterJoin(c *cli.Context) error {
 		return doing(err, "joining through %s", strings.Join(addresses, ", "))
 	}
 	return t.print(c, a, func(bool) string {
-		return joinedText(a, configFile())
+		return joinedText(a, t.configFile())
 	})
 }
 

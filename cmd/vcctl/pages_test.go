@@ -135,6 +135,9 @@ func newPage(t *testing.T, lines []clidoc.Line) *page {
 		p.must(t, "vc", "create", "-f", filepath.Join(dir, "render.yaml"), "--wait")
 		p.must(t, "vc", "create", "-f", filepath.Join(dir, "web.yaml"), "--wait")
 	}
+	if slices.Contains(needs, "film") && !slices.Contains(needs, "tenant") { // a tenant that another page makes
+		p.must(t, "tenant", "create", "film")
+	}
 	if slices.Contains(needs, "ID") {
 		p.must(t, "host", "drain", "h1")
 		p.must(t, "host", "undrain", "h1")
@@ -155,7 +158,7 @@ func (p *page) vcctl(t *testing.T, limit time.Duration, args ...string) (status 
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	var o, e bytes.Buffer
-	tool := &tool{in: strings.NewReader(""), out: &o, err: &e, dial: p.Dial}
+	tool := &tool{in: strings.NewReader(""), out: &o, err: &e, dial: p.Dial, config: filepath.Join(p.dir, "config", "config.yaml")}
 	status = tool.run(ctx, append([]string{"vcctl", "--address", p.address(), "--token-file", p.token, "--cacert", p.CAFile()}, args...))
 	return status, o.String(), e.String()
 }
@@ -212,6 +215,11 @@ func (p *page) play(t *testing.T, l clidoc.Line) {
 	case refused != "" && strings.Contains(errs, refused):
 	case status != 0:
 		t.Errorf("%s:%d: vcctl %s: status %d: %s", l.Page, l.Row, line, status, errs)
+	}
+	if strings.HasPrefix(line, "token create ") {
+		if err := os.WriteFile(filepath.Join(p.dir, args[2]+".token"), []byte(out), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if strings.HasPrefix(line, "cluster join-token") {
 		if err := os.WriteFile(filepath.Join(p.dir, "token"), []byte(out), 0o600); err != nil {

@@ -21,7 +21,7 @@ func (t *tool) simulateCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "add-host", Usage: "a host more, as `CPU,MEMORY[,N]`: cores and size that may be used, and how many of them"},
 			&cli.StringSliceFlag{Name: "lose", Usage: "think the host `NAME` away"},
-			&cli.StringSliceFlag{Name: "need", Usage: "other CPU needs, as `VC[/GROUP]=CORES`"},
+			&cli.StringSliceFlag{Name: "need", Usage: "other CPU needs, as `VC[/GROUP]=CORES`; of a tenant, TENANT/VC/[GROUP]=CORES"},
 			&cli.StringFlag{Name: "max-bytes", Usage: "most bytes that all moves together may send, a `SIZE` or unlimited (default: the cluster's moves.maxBytes)"},
 			&cli.StringFlag{Name: "snapshot", Usage: "`FILE` with a saved state of the cluster, to be asked in place of the present one"},
 			&cli.BoolFlag{Name: "each-host", Usage: "does everything still fit if any one host dies?"},
@@ -132,10 +132,13 @@ func simulatedNeed(text string) (v1.SimulatedNeed, error) {
 	principal, cpu, ok := strings.Cut(text, "=")
 	var n v1.SimulatedNeed
 	n.VirtualCluster, n.Group, _ = strings.Cut(principal, "/")
+	if vc, group, full := strings.Cut(n.Group, "/"); full {
+		n.VirtualCluster, n.Group = n.VirtualCluster+"/"+vc, group
+	}
 	var err error
 	n.CPU, err = strconv.ParseFloat(cpu, 64)
 	if !ok || n.VirtualCluster == "" || err != nil || !(n.CPU > 0 && n.CPU <= v1.MaxCPU) {
-		return n, usage("--need %s: write VC=CORES or VC/GROUP=CORES, like web/front=4", text)
+		return n, usage("--need %s: write VC=CORES, VC/GROUP=CORES or TENANT/VC/GROUP=CORES, like web/front=4", text)
 	}
 	return n, nil
 }

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
+	"evenkeel/api/client"
 	"evenkeel/api/v1"
 )
 
@@ -14,12 +16,15 @@ func (t *tool) tokenCommand() *cli.Command {
 		Name: "token", Usage: "tokens of the API: create, list, revoke",
 		Description: "Every request needs a token. What its holder may do is its role:\n" +
 			"admin, everything; operator, everything but tokens, join tokens, the audit log and snapshots;\n" +
-			"auditor, reads, but no consoles and snapshots, and the audit log; metrics, /metrics only.",
+			"auditor, reads, but no consoles and snapshots, and the audit log; metrics, /metrics only.\n" +
+			"Of a tenant: owner, everything in it, its tokens too; editor, its virtual clusters, consoles too; viewer, reads.",
 		Subcommands: []*cli.Command{
 			{
 				Name: "create", Usage: "make a token and show it, once", ArgsUsage: "NAME", Action: t.action(tokenCreate),
 				Description: "The token goes to standard output and is shown nowhere else: the cluster keeps its hash only. Names need not be unique.\n" +
-					"Without --expires it is good until it is revoked.\n\nExample: vcctl token create deploy --role operator --expires 720h > deploy.token",
+					"Without --expires it is good until it is revoked. The roles owner, editor and viewer are of the tenant of --tenant, or else of the\n" +
+					"token that asks.\n\n" +
+					"Example: vcctl token create deploy --role operator --expires 720h > deploy.token\n   vcctl token create anna --tenant film --role editor > anna.token",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "role", Usage: "`ROLE`: " + strings.Join(tokenRoles, ", ")},
 					&cli.DurationFlag{Name: "expires", Usage: "how `LONG` it is good, at least 1m"},
@@ -29,7 +34,7 @@ func (t *tool) tokenCommand() *cli.Command {
 			{
 				Name: "list", Usage: "list the tokens, without their secrets", ArgsUsage: " ", Flags: []cli.Flag{watchFlag},
 				Action:      t.ask("listing tokens", func(c *call) (any, view, error) { return tokenTable.answer(c.api.Tokens(c.ctx)) }),
-				Description: "The last use is behind by up to 10 minutes.\n\nExample: vcctl token list",
+				Description: "Those of the cluster and of all tenants, or with --tenant of one. The last use is behind by up to 10 minutes.\n\nExample: vcctl token list",
 			},
 			{
 				Name: "revoke", Usage: "refuse a token from now on, and end what runs with it", ArgsUsage: "ID", Action: t.ask("revoking token %s", tokenRevoke),
@@ -42,14 +47,17 @@ func (t *tool) tokenCommand() *cli.Command {
 }
 
 // tokenRoles are those that --role takes.
-var tokenRoles = []string{"admin", "operator", "auditor", "metrics"}
+var tokenRoles = append([]string{"admin", "operator", "auditor", "metrics"}, tenantRoles...)
 
-var tokenTable = tableOf("ID,NAME,ROLE,EXPIRES,LAST USED", "MADE,MADE BY", func(k v1.Token) []string {
+// tenantRoles are those that go with a tenant.
+var tenantRoles = []string{"owner", "editor", "viewer"}
+
+var tokenTable = tableOf("ID,NAME,ROLE,TENANT,EXPIRES,LAST USED", "MADE,MADE BY", func(k v1.Token) []string {
 	expires := "never"
 	if k.Until != nil {
 		expires = stamp(*k.Until)
 	}
-	return []string{k.ID, k.Name, k.Role, expires, stampOf(k.LastUsed), stampOf(k.MadeAt), k.MadeBy}
+	return []string{k.ID, k.Name, k.Role, k.Tenant, expires, stampOf(k.LastUsed), stampOf(k.MadeAt), k.MadeBy}
 })
 
 // stampOf a time that may be missing.
@@ -69,6 +77,14 @@ func tokenCreate(c *call) error {
 		seconds := c.Duration("expires").Seconds()
 		q.Seconds = &seconds
 	}
+	switch ofTenant := slices.Contains(tenantRoles, q.Role); {
+	case ofTenant && c.tenant == client.AllTenants:
+		return usage("token create: name one tenant with --tenant: a token is of one, not of all")
+	case ofTenant:
+		q.Tenant = c.tenant
+	case c.IsSet("tenant") && c.String("tenant") != "":
+		return usage("token create: role %s is of the cluster, and --tenant names a tenant: its roles are %s", q.Role, strings.Join(tenantRoles, ", "))
+	}
 	k, err := c.api.MakeToken(c.ctx, q, c.opts...)
 	if err != nil {
 		return doing(err, "making token %s", c.name)
@@ -80,7 +96,11 @@ func tokenCreate(c *call) error {
 		c.t.say("Token %s was not shown: revoke it with `vcctl token revoke %s`.\n", k.ID, k.ID)
 		return err
 	}
-	c.t.say("Token %s (%s, %s) is shown this once. `vcctl token revoke %s` ends it.\n", k.ID, k.Name, k.Role, k.ID)
+	role := k.Role
+	if k.Tenant != "" {
+		role += " of tenant " + k.Tenant
+	}
+	c.t.say("Token %s (%s, %s) is shown this once. `vcctl token revoke %s` ends it.\n", k.ID, k.Name, role, k.ID)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +19,7 @@ func (t *tool) topCommand() *cli.Command {
 	return &cli.Command{
 		Name: "top", Usage: "hosts and VMs with need, allocation, yield and use, live", ArgsUsage: " ", Action: t.action(top),
 		Description: "Refreshes every second on a terminal; q or ^C leaves. With --once, with -o json or yaml, or where the output\n" +
-			"is no terminal, it prints one look and ends.\n\nExample: vcctl top --once",
+			"is no terminal, it prints one look and ends. Virtual clusters and VMs are those of all tenants, or of --tenant.\n\nExample: vcctl top --once",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "once", Usage: "print one look and end"}},
 	}
 }
@@ -32,7 +33,8 @@ type look struct {
 	Migrations      []v1.Migration      `json:"migrations"` // that are under way
 }
 
-func takeLook(ctx context.Context, api *client.Client) (look, error) {
+// takeLook asks for what top shows, of a tenant or of all.
+func takeLook(ctx context.Context, api *client.Client, tenant string) (look, error) {
 	var l look
 	var err error
 	if l.Status, err = api.Status(ctx); err != nil {
@@ -41,10 +43,12 @@ func takeLook(ctx context.Context, api *client.Client) (look, error) {
 	if l.Hosts, err = api.Hosts(ctx); err != nil {
 		return l, err
 	}
-	if l.VirtualClusters, err = api.VirtualClusters(ctx); err != nil {
+	vcs := func(of client.Option) ([]v1.VirtualCluster, error) { return api.VirtualClusters(ctx, of) }
+	vms := func(of client.Option) ([]v1.VM, error) { return api.VMs(ctx, "", "", of) }
+	if l.VirtualClusters, err = ofTenant(tenant, vcs); err != nil {
 		return l, err
 	}
-	if l.VMs, err = api.VMs(ctx, "", ""); err != nil {
+	if l.VMs, err = ofTenant(tenant, vms); err != nil {
 		return l, err
 	}
 	l.Migrations, err = api.Migrations(ctx, "", "", "running", 0)
@@ -56,14 +60,23 @@ func (l look) text(wide bool) string {
 	if len(l.Migrations) > 0 {
 		moving = migrationTable(l.Migrations, wide) + "\n"
 	}
+	vcs := slices.Clone(l.VirtualClusters)
+	for i := range vcs {
+		vcs[i].Name = fullName(vcs[i].Tenant, vcs[i].Name)
+	}
 	return "Minimum yield " + yield(l.Status.MinYield) + "   CPU " + cores(l.Status.Allocated.CPU) + " given of " + cores(l.Status.Allowance.CPU) +
 		", " + cores(l.Status.Used.CPU) + " used   memory " + l.Status.Allocated.Memory.Short() + " given of " + l.Status.Allowance.Memory.Short() +
 		"   virtual clusters: " + counts(l.Status.VirtualClusters) + "\n\n" +
-		hostTable(l.Hosts, wide) + "\n" + moving + vcTable(l.VirtualClusters, wide) + "\n" + vmTable(l.VMs, wide)
+		hostTable(l.Hosts, wide) + "\n" + moving + vcTable(vcs, wide) + "\n" + vmTable(withFullNames(l.VMs), wide)
 }
 
 func top(c *call) error {
-	first, err := takeLook(c.ctx, c.api)
+	tenant := client.AllTenants
+	if c.IsSet("tenant") {
+		tenant = c.String("tenant")
+	}
+	take := func(ctx context.Context) (look, error) { return takeLook(ctx, c.api, tenant) }
+	first, err := take(c.ctx)
 	if err != nil {
 		return doing(err, "looking at the cluster")
 	}
@@ -71,11 +84,11 @@ func top(c *call) error {
 	if c.Bool("once") || !c.human() || !isTerminal(c.t.out) || !isFile || !isTerminal(in) {
 		return c.print(first, first.text)
 	}
-	return c.t.topLive(c.ctx, c.api, in, first, c.format == formatWide)
+	return c.t.topLive(c.ctx, take, in, first, c.format == formatWide)
 }
 
 // topLive draws on the alternate screen until q, ^C or the end of ctx.
-func (t *tool) topLive(ctx context.Context, api *client.Client, in *os.File, l look, wide bool) error {
+func (t *tool) topLive(ctx context.Context, take func(context.Context) (look, error), in *os.File, l look, wide bool) error {
 	restore, err := rawTerminal(in)
 	if err != nil {
 		return err
@@ -104,7 +117,7 @@ func (t *tool) topLive(ctx context.Context, api *client.Client, in *os.File, l l
 			return nil
 		case <-time.After(refreshEvery):
 		}
-		next, err := takeLook(ctx, api)
+		next, err := take(ctx)
 		trouble = ""
 		if err != nil {
 			trouble = oneLine(err.Error()) // the last figures stay, and say so

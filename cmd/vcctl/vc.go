@@ -17,7 +17,8 @@ import (
 func (t *tool) vcCommand() *cli.Command {
 	return &cli.Command{
 		Name: "vc", Usage: "virtual clusters: create, list, get, scale, start, stop, delete, explain",
-		Description: "A virtual cluster is one or more groups of equal VMs that are admitted, run and deleted as one.",
+		Description: "A virtual cluster is one or more groups of equal VMs that are admitted, run and deleted as one.\n" +
+			"Those of another tenant are named by --tenant, or in full: film/render is render of the tenant film.",
 		Subcommands: []*cli.Command{
 			{
 				Name: "create", Usage: "create a virtual cluster from a file", ArgsUsage: " ",
@@ -28,8 +29,10 @@ func (t *tool) vcCommand() *cli.Command {
 				Action: t.action(vcCreate),
 			},
 			{
-				Name: "list", Usage: "list virtual clusters", ArgsUsage: " ", Flags: []cli.Flag{watchFlag},
-				Action:      t.ask("listing virtual clusters", func(c *call) (any, view, error) { return vcTable.answer(c.api.VirtualClusters(c.ctx)) }),
+				Name: "list", Usage: "list virtual clusters", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, allTenantsFlag},
+				Action: t.ask("listing virtual clusters", func(c *call) (any, view, error) {
+					return inTenants(c, vcTable, vcTableOfAll).answer(c.api.VirtualClusters(c.ctx))
+				}),
 				Description: "Example: vcctl vc list -w",
 			},
 			{
@@ -105,7 +108,7 @@ func vcCreate(c *call) error {
 	}
 	r, err := c.api.Create(c.ctx, spec, c.opts...)
 	if err != nil {
-		return doing(err, "creating virtual cluster %s", spec.Name)
+		return doing(err, "creating virtual cluster %s", fullName(c.tenant, spec.Name))
 	}
 	return concludeVC(c, r)
 }
@@ -135,7 +138,7 @@ func vcScale(c *call) error {
 	}
 	r, err := c.api.Scale(c.ctx, c.name, req, c.opts...)
 	if err != nil {
-		return doing(err, "scaling virtual cluster %s", c.name)
+		return doing(err, "scaling virtual cluster %s", c.arg)
 	}
 	return concludeVC(c, r)
 }
@@ -144,7 +147,7 @@ func (t *tool) vcVerb(what string, do func(*client.Client, context.Context, stri
 	return t.action(func(c *call) error {
 		r, err := do(c.api, c.ctx, c.name, c.opts...)
 		if err != nil {
-			return doing(err, "%s virtual cluster %s", what, c.name)
+			return doing(err, "%s virtual cluster %s", what, c.arg)
 		}
 		return concludeVC(c, r)
 	})
@@ -154,10 +157,15 @@ func (t *tool) vcVerb(what string, do func(*client.Client, context.Context, stri
 // people.
 func concludeVC(c *call, r v1.Result) error {
 	return c.conclude(&r, r.Operation, func(bool) string {
-		if c.Bool("wait") && r.Operation != nil && outcome(*r.Operation) != nil {
+		if c.Bool("wait") && r.Operation != nil && outcome(c.owned(*r.Operation)) != nil {
 			return ""
 		}
-		return resultText(r)
+		shown := r
+		if r.Operation != nil {
+			op := c.owned(*r.Operation)
+			shown.Operation = &op
+		}
+		return resultText(shown)
 	}, func(op v1.Operation) {
 		r.Operation = &op
 		if vc, err := c.api.VirtualCluster(c.ctx, op.VirtualCluster); err == nil {
@@ -177,7 +185,14 @@ func vcExplain(c *call) (any, view, error) {
 	}, err
 }
 
-var vcTable = tableOf("NAME,STATE,YIELD,MIN YIELD,VMS RUNNING,CPU GIVEN,CPU NEEDED,MEMORY", "PRIORITY,CREATED,ID,REASON", func(vc v1.VirtualCluster) []string {
+const vcHeads, vcMoreHeads = "NAME,STATE,YIELD,MIN YIELD,VMS RUNNING,CPU GIVEN,CPU NEEDED,MEMORY", "PRIORITY,CREATED,ID,REASON"
+
+var (
+	vcTable      = tableOf(vcHeads, vcMoreHeads, vcCells)
+	vcTableOfAll = tableOf("TENANT,"+vcHeads, vcMoreHeads, withTenant(func(vc v1.VirtualCluster) string { return vc.Tenant }, vcCells))
+)
+
+func vcCells(vc v1.VirtualCluster) []string {
 	var given, need float64
 	var memory v1.Size
 	count := 0
@@ -190,7 +205,7 @@ var vcTable = tableOf("NAME,STATE,YIELD,MIN YIELD,VMS RUNNING,CPU GIVEN,CPU NEED
 	idle := vc.VMs.Starting+vc.VMs.Running == 0
 	return []string{vc.Name, vc.State, seen(yield(vc.Yield), idle), yield(vc.MinYield), fmt.Sprintf("%d/%d", vc.VMs.Running, count),
 		seen(cores(given), idle), cores(need), memory.Short(), strconv.Itoa(vc.Priority), stamp(vc.CreatedAt), vc.ID, vc.Reason}
-})
+}
 
 // needOf each VM of a group, cores.
 func needOf(g v1.Group) float64 {
@@ -251,24 +266,25 @@ func resultText(r v1.Result) string {
 	if r.Operation == nil {
 		return "Nothing to do.\n"
 	}
+	subject, watch := about(*r.Operation)
 	op, queued := *r.Operation, r.VirtualCluster != nil && r.VirtualCluster.State == "queued"
 	switch {
 	case queued:
-		fmt.Fprintf(&b, "%s is queued: %s\n", op.VirtualCluster, oneLine(r.VirtualCluster.Reason))
+		fmt.Fprintf(&b, "%s is queued: %s\n", subject, oneLine(r.VirtualCluster.Reason))
 		if r.Decision != nil {
 			b.WriteString(reasons(r.Decision.Hosts, r.Decision.Advice))
 		}
 	case op.Ended():
-		fmt.Fprintf(&b, "%s of %s: %s", op.Kind, op.VirtualCluster, op.State)
+		fmt.Fprintf(&b, "%s of %s: %s", op.Kind, subject, op.State)
 		if op.Text != "" {
 			b.WriteString(", " + oneLine(op.Text))
 		}
 		b.WriteString("\n")
 	default:
 		if r.Decision != nil && r.Decision.Summary != "" && (op.Kind == "create" || op.Kind == "scale" || op.Kind == "start") {
-			fmt.Fprintf(&b, "%s: %s\n", op.VirtualCluster, oneLine(r.Decision.Summary))
+			fmt.Fprintf(&b, "%s: %s\n", subject, oneLine(r.Decision.Summary))
 		}
-		fmt.Fprintf(&b, "%s of %s goes on (%s); watch it with: vcctl vc get %s -w\n", op.Kind, op.VirtualCluster, oneLine(op.Text), op.VirtualCluster)
+		fmt.Fprintf(&b, "%s of %s goes on (%s); watch it with: %s\n", op.Kind, subject, oneLine(op.Text), watch)
 	}
 	if r.VirtualCluster != nil && op.State == v1.OperationDone && r.VirtualCluster.VMs.Running > 0 {
 		fmt.Fprintf(&b, "yield %s, promised at least %s\n", yield(r.VirtualCluster.Yield), yield(r.VirtualCluster.MinYield))

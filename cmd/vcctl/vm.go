@@ -17,10 +17,10 @@ func (t *tool) vmCommand() *cli.Command {
 			{
 				Name: "list", Usage: "list VMs with what they need, are given and use", ArgsUsage: " ",
 				Action: t.ask("listing VMs", func(c *call) (any, view, error) {
-					return vmTable.answer(c.api.VMs(c.ctx, c.String("vc"), c.String("host")))
+					return inTenants(c, vmTable, vmTableOfAll).answer(c.api.VMs(c.ctx, c.String("vc"), c.String("host")))
 				}),
 				Description: "Example: vcctl vm list --vc render",
-				Flags: []cli.Flag{watchFlag,
+				Flags: []cli.Flag{watchFlag, allTenantsFlag,
 					&cli.StringFlag{Name: "vc", Usage: "only those of the virtual cluster `NAME`"},
 					&cli.StringFlag{Name: "host", Usage: "only those on the host `NAME`"}},
 			},
@@ -44,7 +44,14 @@ func (t *tool) vmCommand() *cli.Command {
 	}
 }
 
-var vmTable = tableOf("NAME,STATE,HOST,NEED,GIVEN,YIELD,CAP,USED,MEMORY,BALLOON", "RESIDENT,VCPUS,DOMAIN,ID,REASON", func(vm v1.VM) []string {
+const vmHeads, vmMoreHeads = "NAME,STATE,HOST,NEED,GIVEN,YIELD,CAP,USED,MEMORY,BALLOON", "RESIDENT,VCPUS,DOMAIN,ID,REASON"
+
+var (
+	vmTable      = tableOf(vmHeads, vmMoreHeads, vmCells)
+	vmTableOfAll = tableOf("TENANT,"+vmHeads, vmMoreHeads, withTenant(func(vm v1.VM) string { return vm.Tenant }, vmCells))
+)
+
+func vmCells(vm v1.VM) []string {
 	host := vm.Host
 	if vm.MovingTo != "" {
 		host += " -> " + vm.MovingTo
@@ -53,7 +60,7 @@ var vmTable = tableOf("NAME,STATE,HOST,NEED,GIVEN,YIELD,CAP,USED,MEMORY,BALLOON"
 	return []string{vm.Name, vm.State, host, cores(vm.Need), seen(cores(vm.Allocation), idle), seen(yield(vm.Yield), idle),
 		seen(cores(vm.Cap), vm.Cap == 0), seen(cores(vm.Used), unseen), vm.Memory.Short(), seen(vm.Balloon.Short(), vm.Balloon == 0),
 		seen(vm.Resident.Short(), unseen), strconv.Itoa(vm.VCPUs), vm.Domain, vm.ID, vm.Reason}
-})
+}
 
 func vmText(vm v1.VM) string {
 	unseen := vm.SampledAt.IsZero()

@@ -10,7 +10,8 @@ import (
 func about(op v1.Operation) (subject, watch string) {
 	switch {
 	case op.VirtualCluster != "":
-		return op.VirtualCluster, "vcctl vc get " + op.VirtualCluster + " -w"
+		name := fullName(op.Tenant, op.VirtualCluster)
+		return name, "vcctl vc get " + name + " -w"
 	case op.Host != "":
 		return "host " + op.Host, "vcctl host get " + op.Host + " -w"
 	}
