@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -51,11 +50,12 @@ func (s *Server) registerCluster(api huma.API) {
 		Errors: []int{http.StatusServiceUnavailable},
 	}, func(context.Context, *struct{}) (*textAnswer, error) {
 		if err := s.cluster.Ready(); err != nil {
-			kind := v1.ProblemUnavailable
+			// Strangers ask, too: the names of hosts are for those with a token.
+			kind, why := v1.ProblemUnavailable, "a host has not reported yet; /v1/cluster/status names it"
 			if errors.Is(err, leader.ErrNoLeader) {
-				kind = v1.ProblemNoLeader
+				kind, why = v1.ProblemNoLeader, "no leader is known"
 			}
-			p := newProblem(http.StatusServiceUnavailable, kind, fmt.Sprintf("not ready: %v", err))
+			p := newProblem(http.StatusServiceUnavailable, kind, "not ready: "+why)
 			p.retry = true
 			return nil, p
 		}

@@ -101,7 +101,7 @@ func TestBrokenCluster(t *testing.T) {
 		{broken{err: leader.ErrNoLeader}, "GET", "/v1/vms", 503, v1.ProblemNoLeader, true},
 		{broken{err: leader.ErrNoLeader}, "DELETE", "/v1/virtual-clusters/a", 503, v1.ProblemNoLeader, true},
 		{broken{err: leader.ErrNoLeader}, "GET", "/readyz", 503, v1.ProblemNoLeader, true},
-		{broken{err: errors.New("host h1 has not reported yet")}, "GET", "/readyz", 503, v1.ProblemUnavailable, true},
+		{broken{err: errors.New("host secret has not reported yet")}, "GET", "/readyz", 503, v1.ProblemUnavailable, true},
 		{broken{err: leader.ErrTimeout}, "DELETE", "/v1/virtual-clusters/a", 504, v1.ProblemTimeout, false},
 		{broken{err: errors.New("secret inside")}, "GET", "/v1/hosts", 500, v1.ProblemInternal, false},
 		{broken{panic: true}, "GET", "/v1/hosts", 500, v1.ProblemInternal, false},

@@ -71,7 +71,7 @@ func (s *Server) registerTenants(api huma.API) {
 			}
 			return &answerOf[v1.List[v1.Quota]]{Body: v1.List[v1.Quota]{Items: each(rows, func(t state.Tenant) v1.Quota { return quotaOf(v, t.Name) })}}, nil
 		})
-	get(api, route{"getQuota", "/v1/quotas/{name}", tagTenant, "Get a quota", "What a tenant may use, and what it uses now. Use is summed up anew for every answer. The name * has the limits of tenants that set none of their own."},
+	get(api, route{"getQuota", "/v1/quotas/{name}", tagTenant, "Get a quota", "What a tenant may use, and what it uses now. Use is summed up for every answer. The name * has the limits of tenants that set none of their own."},
 		func(ctx context.Context, in *struct {
 			NameParam
 			ReadParams

@@ -74,7 +74,7 @@ type QuotaLimit struct {
 	Key   string   `json:"key" enum:"cpu,memory,vms,vcs,disk,images,networks,tokens,queued,cloudInitBytes" doc:"What is limited."`
 	Unit  string   `json:"unit" enum:"cores,bytes,items" doc:"Of limit and used."`
 	Limit *float64 `json:"limit,omitempty" doc:"Most that may be used; 0: nothing. Left out: unlimited."`
-	From  string   `json:"from" enum:"tenant,defaults,unset" doc:"Who set it: tenant, this tenant's own quota; defaults, that of all tenants without one; unset: nobody did."`
+	From  string   `json:"from" enum:"tenant,defaults,unset" doc:"Who set it: tenant, this tenant's own quota; defaults, that of all tenants without one; unset: no limit was set."`
 	Used  float64  `json:"used" doc:"What is used now: virtual clusters count from their creation until they are gone, also while they wait or are stopped."`
 }
 

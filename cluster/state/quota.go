@@ -158,11 +158,11 @@ func (s *Snapshot) CheckQuota(next *VC) error {
 func (s *Snapshot) checkUse(tenant string, used Use, more func(QuotaKey) float64) error {
 	for _, key := range QuotaKeys() {
 		limit, _ := s.LimitOf(tenant, key)
-		add, most := more(key), float64(limit)
+		add, allowed := more(key), float64(limit)
 		if key == QuotaCPU {
-			most *= 1 + cpuSlack
+			allowed *= 1 + cpuSlack
 		}
-		if limit != Unlimited && add > 0 && used[key]+add > most {
+		if limit != Unlimited && add > 0 && used[key]+add > allowed {
 			return &QuotaError{Tenant: tenant, Key: key, Limit: float64(limit), Used: used[key], Asked: add}
 		}
 	}

@@ -91,7 +91,22 @@ func (w *writer) settings(b *SettingsPut) error {
 func (b SettingsPut) Check() error { return b.valid() }
 
 func (b *SettingsPut) valid() error {
-	m, s := b.Settings.Moves, b.Settings
+	s := b.Settings
+	switch {
+	case s.MinYield < 0 || s.MinYield > 1 || s.OnFull != Queue && s.OnFull != Reject || !isMemory(s.MinMemory) || s.MaxVMs < 0:
+		return fmt.Errorf("settings: minimum yield %v, on full %q, %d bytes, %d VMs: %w", s.MinYield, s.OnFull, s.MinMemory, s.MaxVMs, ErrInvalid)
+	case !validEntries(s.Networks) || !validEntries(s.Pools):
+		return fmt.Errorf("settings: networks %q, pools %q: must be NAME or NAME=TENANT: %w", s.Networks, s.Pools, ErrInvalid)
+	case s.Placement != "" && s.Placement != Spread && s.Placement != Pack:
+		return fmt.Errorf("settings: placement %q: %w", s.Placement, ErrInvalid)
+	}
+	if err := s.Moves.valid(); err != nil {
+		return err
+	}
+	return s.Rightsizing.valid()
+}
+
+func (m MoveSettings) valid() error {
 	const longest = Millis(365 * 24 * time.Hour / time.Millisecond)
 	for _, d := range []Millis{m.Period, m.MinResidency, m.CoolDown, m.StabilizationWindow, m.Deadline} {
 		if d < 0 || d > longest {
@@ -105,14 +120,8 @@ func (b *SettingsPut) valid() error {
 		return fmt.Errorf("settings: moves: least gain %v, idle below %v: %w", m.MinGain, m.IdleBelow, ErrInvalid)
 	case !isMemory(m.MaxBytes) || !isMemory(m.Bandwidth) || m.PerHost < 0 || m.Total < 0:
 		return fmt.Errorf("settings: moves: %d bytes, %d bytes per second, %d per host, %d in all: %w", m.MaxBytes, m.Bandwidth, m.PerHost, m.Total, ErrInvalid)
-	case s.MinYield < 0 || s.MinYield > 1 || s.OnFull != Queue && s.OnFull != Reject || !isMemory(s.MinMemory) || s.MaxVMs < 0:
-		return fmt.Errorf("settings: minimum yield %v, on full %q, %d bytes, %d VMs: %w", s.MinYield, s.OnFull, s.MinMemory, s.MaxVMs, ErrInvalid)
-	case !validEntries(s.Networks) || !validEntries(s.Pools):
-		return fmt.Errorf("settings: networks %q, pools %q: must be NAME or NAME=TENANT: %w", s.Networks, s.Pools, ErrInvalid)
-	case s.Placement != "" && s.Placement != Spread && s.Placement != Pack:
-		return fmt.Errorf("settings: placement %q: %w", s.Placement, ErrInvalid)
 	}
-	return s.Rightsizing.valid()
+	return nil
 }
 
 func validEntries(entries []string) bool {

@@ -20,8 +20,8 @@ const tenantsSince = 2
 // name and a slash. No part of a name has a slash, so that a full name belongs to one tenant.
 const tenantSeparator = "/"
 
-// FullName is the full name of what a tenant calls name. A name with a slash is nobody's: the result then belongs to that tenant,
-// too, and nothing has it.
+// FullName is the full name of what a tenant calls name. A name with a slash names nothing: the result belongs to that tenant, too,
+// and no object has it.
 func FullName(tenant, name string) string {
 	if (tenant == DefaultTenant || tenant == "") && !strings.Contains(name, tenantSeparator) {
 		return name
@@ -50,7 +50,7 @@ type Tenant struct {
 	MaxPriority int `json:"maxPriority,omitempty"`
 	// Quota has the limits that are set; a key that is not there has the limit of QuotaDefaults.
 	Quota map[QuotaKey]Limit `json:"quota,omitempty"`
-	// Salt makes the ETags that the tenant sees: they do not tell the index of the log. It is secret.
+	// Salt makes the ETags that the tenant sees: they do not show the index of the log. It is secret.
 	Salt string `json:"salt"`
 
 	CreatedAt   time.Time `json:"createdAt"`

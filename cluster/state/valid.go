@@ -17,16 +17,14 @@ const maxVMMemory = 1 << 56
 // must refuse it the same way, and never panic.
 func valid(body any) error {
 	switch b := body.(type) {
+	case interface{ valid() error }:
+		return b.valid()
 	case *Init:
 		return check("cluster", b.ID, "id", b.ID)
-	case *HostReport:
-		return b.valid()
 	case *ImagePut:
 		return errors.Join(check("image", b.Name, "name", b.Name), validRemembered(nil, b.Remembered))
 	case *ImageDrop:
 		return validRemembered(nil, b.Remembered)
-	case *Plan:
-		return b.valid()
 	case *Member:
 		return check("member", b.Name, "name", b.Name)
 	case *JoinToken:
@@ -35,30 +33,6 @@ func valid(body any) error {
 		return check("member", b.Member.Name, "name", b.Member.Name, "token", b.Token)
 	case *Certificate:
 		return check("certificate", b.Serial.Number, "member", b.Member, "number", b.Serial.Number)
-	case *Token:
-		return b.valid()
-	case *TokenDrop:
-		return b.valid()
-	case *TokensUsed:
-		return b.valid()
-	case *SettingsPut:
-		return b.valid()
-	case *TenantPut:
-		return b.valid()
-	case *TenantDrop:
-		return b.valid()
-	case *MovePlanPut:
-		return b.valid()
-	case *HostDrain:
-		return b.valid()
-	case *Move:
-		return b.valid()
-	case *Rightsize:
-		return b.valid()
-	case *RightsizingReport:
-		return b.valid()
-	case *Restore:
-		return b.valid()
 	case *MigrationReport:
 		if !isMemory(b.Bytes) || b.DowntimeMs < 0 {
 			return fmt.Errorf("migration %q: %d bytes, %d ms: %w", b.ID, b.Bytes, b.DowntimeMs, ErrInvalid)

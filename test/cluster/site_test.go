@@ -76,6 +76,13 @@ func newSiteOn(t *testing.T, opts lab.Options) *site {
 			}
 		}
 	}
+	if from := os.Getenv("EVENKEEL_FROM"); from != "" { // see TestUpgrade
+		build = build[1:]
+		program, err := os.ReadFile(from)
+		if err := errors.Join(err, os.WriteFile(filepath.Join(s.bin, "vcd"), program, 0o755)); err != nil {
+			t.Fatalf("the vcd of an earlier version: %v", err)
+		}
+	}
 	if err := labsite.Build(t.Context(), s.bin, build...); err != nil {
 		t.Fatal(err)
 	}
