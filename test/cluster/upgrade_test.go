@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,6 +62,20 @@ func TestUpgrade(t *testing.T) {
 	s.hosts[0].vcctl(t, "", "tenant", "create", "film")
 	if vms := s.hosts[0].vcctl(t, "", "vm", "list", "-o", "json"); strings.Count(vms, `"steady-`) < len(s.hosts) {
 		t.Errorf("the VMs of before are not the default tenant's: %s", vms)
+	}
+	// A guest of a tenant runs in a domain of its own, beside one of the same name.
+	for _, tenant := range []string{"film", "default"} {
+		text, err := json.Marshal(spec("shot", 1, "keep", nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.hosts[0].vcctl(t, string(text), "vc", "create", "--tenant", tenant, "-f", "-", "--wait", "--timeout", "90s")
+	}
+	vms := s.hosts[0].vcctl(t, "", "vm", "list", "--tenant", "*", "-o", "json")
+	for _, domain := range []string{`"ek-film.shot-g-0"`, `"ek-shot-g-0"`} {
+		if !strings.Contains(vms, domain) {
+			t.Errorf("no domain %s: %s", domain, vms)
+		}
 	}
 	tab.add("upgrade of all members under load of 20 clients", "%.0f s; %d writes acknowledged, %d refused for good; longest gap %.2f s; no VM touched",
 		took.Seconds(), len(l.acks), len(l.faults), gap.Seconds())
