@@ -73,11 +73,14 @@ var arrows = map[string][]string{
 	// Speak to people and programs.
 	"api/v1":     nil,
 	"api/client": {"api/v1"},
-	"api":        {"api/...", "cluster/...", "allocator/...", "migration", "forecast", "hypervisor", "internal/secretfile"},
+	"api/oidc":   {"cluster/state"},
+	// vcctl links it: nothing of the cluster.
+	"api/oidc/issuer": nil,
+	"api":             {"api/...", "cluster/...", "allocator/...", "migration", "forecast", "hypervisor", "internal/secretfile"},
 
 	// Wire together.
 	"cmd":       {"api/...", "cluster/...", "allocator/...", "migration", "forecast/...", "sim/...", "hypervisor/...", "internal/secretfile", "internal/statefile"},
-	"cmd/vcctl": {"api/v1", "api/client", "allocator/...", "migration", "forecast/...", "internal/secretfile"},
+	"cmd/vcctl": {"api/v1", "api/client", "api/oidc/issuer", "allocator/...", "migration", "forecast/...", "internal/secretfile"},
 
 	"cmd/internal/count": {"internal/lint"},
 
