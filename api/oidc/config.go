@@ -61,12 +61,6 @@ var algorithms = []string{"RS256", "ES256", "EdDSA"}
 // tenantRoles are the roles in one tenant, which no version has yet.
 var tenantRoles = []string{"owner", "editor", "viewer"}
 
-// Given says whether the configuration has the key oidc at all.
-func (c Config) Given() bool {
-	return c.Issuer != "" || c.Audience != "" || c.ClientID != "" || c.CAFile != "" || len(c.Roles) > 0 || len(c.Algorithms) > 0 || c.MaxAge != 0 ||
-		c.GroupsClaim != "" || c.NameClaim != "" || len(c.Scopes) > 0
-}
-
 // WithDefaults fills in what was left out.
 func (c Config) WithDefaults() Config {
 	c.Audience = cmp.Or(c.Audience, c.ClientID)

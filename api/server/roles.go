@@ -17,6 +17,7 @@ type permission string
 
 const (
 	permitAnyone     permission = "anyone"     // no token at all
+	permitSelf       permission = "self"       // read one's own role
 	permitMetrics    permission = "metrics"    // read what monitoring scrapes
 	permitRead       permission = "read"       // read the cluster, secrets and consoles apart
 	permitAudit      permission = "audit"      // read who may do what, and who did
@@ -26,10 +27,10 @@ const (
 
 // grants are the permissions of each role. A role that is not here has none.
 var grants = map[state.Role][]permission{
-	state.RoleAdmin:    {permitMetrics, permitRead, permitAudit, permitOperate, permitAdminister},
-	state.RoleOperator: {permitMetrics, permitRead, permitOperate},
-	state.RoleAuditor:  {permitMetrics, permitRead, permitAudit},
-	state.RoleMetrics:  {permitMetrics},
+	state.RoleAdmin:    {permitSelf, permitMetrics, permitRead, permitAudit, permitOperate, permitAdminister},
+	state.RoleOperator: {permitSelf, permitMetrics, permitRead, permitOperate},
+	state.RoleAuditor:  {permitSelf, permitMetrics, permitRead, permitAudit},
+	state.RoleMetrics:  {permitSelf, permitMetrics},
 }
 
 // routes are all routes of the API, as the mux names them, with the permission that each needs. A route that is not
@@ -40,6 +41,9 @@ var routes = map[string]permission{
 	"GET /metrics": permitMetrics,
 
 	"POST " + joinPath: permitAnyone, // brings a join token
+
+	"GET " + authPath: permitAnyone, // how to log in
+	"GET " + selfPath: permitSelf,
 
 	"GET /openapi.json": permitRead,
 
@@ -135,6 +139,9 @@ func rolesOf(pattern string) []string {
 
 // forbidden is the answer to a principal whose role does not reach for a route.
 func forbidden(p *principal, pattern string) *problem {
+	if p.Role == "" {
+		return withoutRole(p)
+	}
 	allowed := rolesOf(pattern)
 	return newProblem(http.StatusForbidden, v1.ProblemForbidden, fmt.Sprintf("token %s has the role %s; %s needs %s",
 		p.label(), p.Role, pattern, strings.Join(allowed, " or ")))

@@ -123,7 +123,7 @@ func allowed(role state.Role, method, path string) bool {
 		}
 		return false
 	}
-	if under("/livez", "/readyz", "/v1/cluster/join") {
+	if under("/livez", "/readyz", "/v1/cluster/join") || path == "/v1/auth" {
 		return true
 	}
 	switch role {
@@ -134,7 +134,7 @@ func allowed(role state.Role, method, path string) bool {
 	case state.RoleAuditor:
 		return method == "GET" && !strings.HasSuffix(path, "/console") && !under("/v1/cluster/snapshot")
 	case state.RoleMetrics:
-		return path == "/metrics"
+		return path == "/metrics" || path == "/v1/auth/self"
 	}
 	return false
 }

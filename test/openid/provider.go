@@ -57,24 +57,44 @@ type Provider struct {
 	faultAt  string
 }
 
-// Start a provider whose tokens live so long.
+// Start a provider on this machine, whose tokens live so long. It runs until the test ends.
 func Start(t testing.TB, life time.Duration, people ...Person) *Provider {
 	t.Helper()
-	p := &Provider{life: life, people: map[string]Person{}, devices: map[string]*op.DeviceAuthorizationState{}, codes: map[string]string{},
-		refresh: map[string]*refreshRequest{}, requests: map[string]int{}}
-	for _, one := range people {
-		p.people[one.Subject] = one
-	}
-	p.Rotate(t, false)
-	p.server = httptest.NewTLSServer(http.HandlerFunc(p.serve))
-	t.Cleanup(p.server.Close)
+	p := empty(life, people)
+	p.server = httptest.NewUnstartedServer(http.HandlerFunc(p.serve))
 	p.server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
-	p.Issuer = p.server.URL
+	p.server.StartTLS()
+	t.Cleanup(p.server.Close)
 	p.CAFile = filepath.Join(t.TempDir(), "issuer-ca.pem")
 	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
 	if err := os.WriteFile(p.CAFile, block, 0o644); err != nil {
 		t.Fatal(err)
 	}
+	p.open(t, p.server.URL)
+	return p
+}
+
+// InMemory makes a provider that is reached by its RoundTrip alone, for bubbles of testing/synctest.
+func InMemory(t testing.TB, life time.Duration, people ...Person) *Provider {
+	t.Helper()
+	p := empty(life, people)
+	p.open(t, "https://id.example.org")
+	return p
+}
+
+func empty(life time.Duration, people []Person) *Provider {
+	p := &Provider{life: life, people: map[string]Person{}, devices: map[string]*op.DeviceAuthorizationState{}, codes: map[string]string{},
+		refresh: map[string]*refreshRequest{}, requests: map[string]int{}}
+	for _, one := range people {
+		p.people[one.Subject] = one
+	}
+	return p
+}
+
+func (p *Provider) open(t testing.TB, issuer string) {
+	t.Helper()
+	p.Issuer = issuer
+	p.Rotate(t, false)
 	config := &op.Config{GrantTypeRefreshToken: true, CodeMethodS256: true, SupportedScopes: []string{"openid", "profile", "groups", "offline_access"},
 		DeviceAuthorization: op.DeviceAuthorizationConfig{Lifetime: 5 * time.Minute, PollInterval: time.Second, UserFormPath: "/device", UserCode: op.UserCodeBase20}}
 	if _, err := rand.Read(config.CryptoKey[:]); err != nil {
@@ -85,9 +105,25 @@ func Start(t testing.TB, life time.Duration, people ...Person) *Provider {
 		t.Fatal(err)
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.http = handler
-	p.mu.Unlock()
-	return p
+}
+
+// RoundTrip implements http.RoundTripper: the provider answers without a network.
+func (p *Provider) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	in := r.Clone(r.Context())
+	in.RequestURI, in.Host = r.URL.RequestURI(), r.URL.Host
+	if in.Body == nil {
+		in.Body = http.NoBody
+	}
+	w := httptest.NewRecorder()
+	p.serve(w, in)
+	out := w.Result()
+	out.Request = r
+	return out, nil
 }
 
 func (p *Provider) serve(w http.ResponseWriter, r *http.Request) {
@@ -120,9 +156,6 @@ func (p *Provider) Requests(path string) int {
 	return p.requests[path]
 }
 
-// Client trusts the provider's certificate.
-func (p *Provider) Client() *http.Client { return p.server.Client() }
-
 // Rotate makes a new key, which signs from now on. keep: the earlier keys stay in the key set.
 func (p *Provider) Rotate(t testing.TB, keep bool) {
 	t.Helper()
@@ -138,7 +171,7 @@ func (p *Provider) Rotate(t testing.TB, keep bool) {
 	p.keys = append(p.keys, key{id: rand.Text(), alg: jose.RS256, private: private, public: &private.PublicKey})
 }
 
-// RotateTo makes a new key for ES256, beside the others.
+// RotateToES256 makes a new key for ES256, beside the others.
 func (p *Provider) RotateToES256(t testing.TB) {
 	t.Helper()
 	p.mu.Lock()
