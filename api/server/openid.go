@@ -37,7 +37,7 @@ func (s *Server) registerOpenID(api huma.API) {
 		out := v1.Auth{}
 		if s.opts.OpenID != nil {
 			c := s.opts.OpenID.Config()
-			out.OIDC = &v1.OIDC{Issuer: c.Issuer, ClientID: c.ClientID, Audience: c.Audience, Scopes: c.Scopes}
+			out.OIDC = &v1.OIDC{Issuer: c.Issuer, ClientID: c.ClientID, Audience: c.Audience, MaxAge: c.MaxAge.Seconds(), Scopes: c.Scopes}
 		}
 		return &answerOf[v1.Auth]{Body: out}, nil
 	})

@@ -12,6 +12,7 @@ type OIDC struct {
 	Issuer   string   `json:"issuer" doc:"The issuer's identifier, a URL." example:"https://id.example.org"`
 	ClientID string   `json:"clientID,omitempty" doc:"The public client to log in with; left out: vcctl cannot log in."`
 	Audience string   `json:"audience" doc:"What tokens must be for. If it is the client, ID tokens serve, else access tokens."`
+	MaxAge   float64  `json:"maxAgeSeconds" doc:"How long after it was issued a token is good at most, in seconds."`
 	Scopes   []string `json:"scopes,omitempty" doc:"Scopes to ask for; left out: openid, profile, groups and offline_access, as far as the issuer lists them."`
 }
 

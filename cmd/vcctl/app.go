@@ -29,7 +29,8 @@ func (t *tool) app() *cli.App {
 		UsageText: "vcctl [flags] NOUN VERB [NAME] [flags]\n" +
 			"Flags may stand anywhere; -- ends them.",
 		Description: "Address, token and CA come from flags, else from EVENKEEL_ADDRESS, EVENKEEL_TOKEN and\n" +
-			"EVENKEEL_CACERT, else from ~/.config/evenkeel/config.yaml (address, token or tokenFile, cacert).\n\n" +
+			"EVENKEEL_CACERT, else from ~/.config/evenkeel/config.yaml (address, token or tokenFile, cacert). A log-in of\n" +
+			"`vcctl login` at the same servers comes before the token of that file.\n\n" +
 			"Exit status: 0 done; 1 failed; 2 wrong usage or bad file; 3 refused by admission, or a drain that is blocked; 4 not found;\n" +
 			"5 conflict; 6 timed out, still going on; 7 not reachable or no leader.",
 		HideVersion:     true,
@@ -46,7 +47,7 @@ func (t *tool) app() *cli.App {
 		},
 		Commands: []*cli.Command{
 			t.vcCommand(), t.vmCommand(), t.hostCommand(), t.rebalanceCommand(), t.planCommand(), t.simulateCommand(), t.migrationCommand(),
-			t.imageCommand(), t.tokenCommand(), t.eventsCommand(), t.auditCommand(), t.topCommand(), t.rightsizingCommand(),
+			t.imageCommand(), t.loginCommand(), t.logoutCommand(), t.authCommand(), t.tokenCommand(), t.eventsCommand(), t.auditCommand(), t.topCommand(), t.rightsizingCommand(),
 			t.clusterCommand(), t.periodicCommand(), solveCommand(), completionCommand(t), t.completeCommand(), t.versionCommand(),
 		},
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -86,26 +87,61 @@ var leaderWait = 5 * time.Second
 
 // client of the server that flags, environment and configuration name, in that order.
 func (t *tool) client(c *cli.Context) (*client.Client, error) {
-	file, err := readConfig(configFile())
+	conf, addresses, err := t.clientConfig(c)
 	if err != nil {
 		return nil, err
 	}
-	token, err := t.token(c, file)
-	if err != nil {
+	if conf.Token, err = t.token(tokenSource{token: c.String("token"), path: c.String("token-file"), flag: true},
+		tokenSource{token: os.Getenv("EVENKEEL_TOKEN"), path: os.Getenv("EVENKEEL_TOKEN_FILE")}); err != nil {
 		return nil, err
 	}
-	api, err := client.New(client.Config{
-		Address:  cmp.Or(c.String("address"), os.Getenv("EVENKEEL_ADDRESS"), file.Address),
-		CAFile:   cmp.Or(c.String("cacert"), os.Getenv("EVENKEEL_CACERT"), file.CACert),
-		Token:    token,
-		Agent:    "vcctl/" + version,
-		Patience: leaderWait,
-		Dial:     t.dial,
-	})
+	if conf.Token == "" {
+		if err := t.kept(&conf, addresses); err != nil {
+			return nil, err
+		}
+	}
+	api, err := client.New(conf)
 	if err != nil {
 		return nil, &failure{statusUsage, err}
 	}
 	return api, nil
+}
+
+// kept adds the token that is kept for the servers: by a log-in, or in the configuration.
+func (t *tool) kept(conf *client.Config, addresses []string) error {
+	all, err := readSessions()
+	if err != nil {
+		return err
+	}
+	if _, ok := all.of(addresses); ok {
+		conf.Credentials = func(ctx context.Context) (string, error) { return bearer(ctx, addresses) }
+		return nil
+	}
+	file, err := readConfig(configFile())
+	if err != nil {
+		return err
+	}
+	conf.Token, err = t.token(tokenSource{token: file.Token, path: file.TokenFile, config: configFile()})
+	return err
+}
+
+// clientConfig is how to reach the servers that flags, environment and configuration name, in that order, without a token.
+func (t *tool) clientConfig(c *cli.Context) (conf client.Config, addresses []string, err error) {
+	file, err := readConfig(configFile())
+	if err != nil {
+		return conf, nil, err
+	}
+	conf = client.Config{
+		Address:  cmp.Or(c.String("address"), os.Getenv("EVENKEEL_ADDRESS"), file.Address),
+		CAFile:   cmp.Or(c.String("cacert"), os.Getenv("EVENKEEL_CACERT"), file.CACert),
+		Agent:    "vcctl/" + version,
+		Patience: leaderWait,
+		Dial:     t.dial,
+	}
+	if addresses, err = client.Addresses(conf.Address); err != nil {
+		return conf, nil, &failure{statusUsage, err}
+	}
+	return conf, addresses, nil
 }
 
 // tokenSource is a place that may have a token: the token itself, or a file that holds it.
@@ -116,12 +152,8 @@ type tokenSource struct {
 }
 
 // token from the first place that has one. A token that others may have seen serves, with a warning.
-func (t *tool) token(c *cli.Context, file config) (string, error) {
-	for _, from := range []tokenSource{
-		{token: c.String("token"), path: c.String("token-file"), flag: true},
-		{token: os.Getenv("EVENKEEL_TOKEN"), path: os.Getenv("EVENKEEL_TOKEN_FILE")},
-		{token: file.Token, path: file.TokenFile, config: configFile()},
-	} {
+func (t *tool) token(places ...tokenSource) (string, error) {
+	for _, from := range places {
 		if from.token != "" {
 			t.warn(from.risk())
 			return strings.TrimSpace(from.token), nil

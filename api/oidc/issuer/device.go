@@ -2,6 +2,8 @@ package issuer
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -104,10 +106,35 @@ func (p *Prompt) check() error {
 		p.Complete = ""
 	}
 	p.device.Interval = max(0, min(p.device.Interval, int64(maxInterval/time.Second))) // 0: 5 s
-	if limit := time.Now().Add(maxWait); p.Until.IsZero() || p.Until.After(limit) {
+	now := time.Now()
+	if limit := now.Add(maxWait); !p.Until.After(now) || p.Until.After(limit) { // not given, or so many seconds that the library's count overflowed
 		p.Until, p.device.Expiry = limit, limit
 	}
 	return nil
+}
+
+// Until a JSON Web Token is good by what it says, and for maxAge after it was issued. It is not verified: this is for its holder.
+func Until(token string, maxAge time.Duration) (time.Time, error) {
+	var claims struct {
+		Expires float64 `json:"exp"`
+		Issued  float64 `json:"iat"`
+	}
+	part := strings.Split(token, ".")
+	if len(part) != 3 {
+		return time.Time{}, errors.New("it is no JSON Web Token")
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(part[1])
+	if err == nil {
+		err = json.Unmarshal(payload, &claims)
+	}
+	if err != nil || !(claims.Expires > 0 && claims.Expires < 1<<40 && claims.Issued > 0 && claims.Issued < 1<<40) {
+		return time.Time{}, errors.New("it is no JSON Web Token that says until when it is good")
+	}
+	until, aged := time.Unix(int64(claims.Expires), 0), time.Unix(int64(claims.Issued), 0).Add(maxAge)
+	if maxAge > 0 && aged.Before(until) {
+		return aged, nil
+	}
+	return until, nil
 }
 
 // Printable says whether a text is of printable ASCII characters alone.
