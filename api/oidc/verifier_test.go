@@ -52,7 +52,7 @@ func fetches(t *testing.T, v *Verifier, n uint64) {
 }
 
 // claimsOf a good token of a provider.
-func claimsOf(t *testing.T, p *openid.Provider) []byte {
+func claimsOf(t testing.TB, p *openid.Provider) []byte {
 	t.Helper()
 	b, err := json.Marshal(map[string]any{"iss": p.Issuer, "sub": "7f3a", "aud": openid.ClientID, "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(), "groups": []string{"ops"}})
 	if err != nil {
@@ -422,4 +422,24 @@ func TestIssuerHangs(t *testing.T) {
 			t.Error("a request that was given up")
 		}
 	})
+}
+
+// BenchmarkVerify verifies a token of RS256 by a key that is known.
+func BenchmarkVerify(b *testing.B) {
+	p := openid.InMemory(b, time.Hour, jane)
+	c := of(p)
+	c.CAFile = ""
+	v, err := Start(c, Options{Client: issuer.Bound(p), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer v.Close()
+	patience.Eventually(b, patience.Stall, "the keys are fetched", func() any { return v.tries.Load() }, func() bool { return v.tries.Load() > 0 })
+	token := p.Sign(b, claimsOf(b, p), nil)
+	b.ResetTimer()
+	for b.Loop() {
+		if _, err := v.Verify(b.Context(), token); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -96,7 +96,7 @@ func login(c *call) error {
 	c.t.say("The code is good until %s.\n", stamp(prompt.Until))
 	tokens, err := at.Await(c.ctx, prompt)
 	if errors.Is(err, issuer.ErrExpired) {
-		return failed(statusStillGoing, "logging in: %w: begin again with `vcctl login`", err)
+		return failed(statusFailed, "logging in: %w: begin again with `vcctl login`", err)
 	}
 	if err == nil {
 		err = one.take(tokens)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"io/fs"
 	"log/slog"
@@ -299,6 +300,31 @@ func TestLoginByAccessToken(t *testing.T) {
 	}
 	if err := one.take(issuer.Tokens{Access: token}); err != nil || one.Token != token || time.Until(one.Until) > 10*time.Minute {
 		t.Errorf("%+v, %v", one, err)
+	}
+}
+
+// A log-in serves for the servers that it was made at, in any number and order, and for no list that has another one.
+func TestSessionOfServers(t *testing.T) {
+	all := sessions{[]session{{Addresses: []string{"https://a:1"}, Issuer: "1"}, {Addresses: []string{"https://b:1", "https://b:2"}, Issuer: "2"}}}
+	for _, c := range []struct{ addresses, want string }{{"https://a:1", "1"}, {"https://b:1", "2"}, {"https://b:2 https://b:1", "2"},
+		{"https://b:1 https://a:1", ""}, {"https://b:3", ""}, {"https://b:1 https://evil:1", ""}, {"http://b:1", ""}} {
+		got := ""
+		if i, ok := all.of(strings.Fields(c.addresses)); ok {
+			got = all.Sessions[i].Issuer
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.addresses, got, c.want)
+		}
+	}
+	all.put(session{Addresses: []string{"https://b:2", "https://b:3"}, Issuer: "3"})
+	if len(all.Sessions) != 2 || all.Sessions[1].Issuer != "3" {
+		t.Errorf("%+v", all)
+	}
+	for range maxSessions + 5 {
+		all.put(session{Addresses: []string{"https://" + rand.Text()}})
+	}
+	if len(all.Sessions) != maxSessions {
+		t.Errorf("%d are kept", len(all.Sessions))
 	}
 }
 
