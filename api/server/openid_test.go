@@ -22,13 +22,18 @@ import (
 // withIssuer starts servers of which each verifies tokens of the provider by itself.
 func withIssuer(t *testing.T, p *openid.Provider, servers, hosts int) *several {
 	t.Helper()
+	return startSeveral(t, servers, hosts, site.Options{OpenID: verifiers(t, p)})
+}
+
+// verifiers of the tokens of a provider: one for each server.
+func verifiers(t *testing.T, p *openid.Provider) func() server.OpenID {
 	conf := oidc.Config{Issuer: p.Issuer, ClientID: openid.ClientID, Roles: []oidc.Mapping{{Group: "ops", Role: "operator"}, {Group: "root", Role: "admin"}, {Group: "audit", Role: "auditor"}}}
-	return startSeveral(t, servers, hosts, site.Options{OpenID: func() server.OpenID {
+	return func() server.OpenID {
 		v, err := oidc.Start(conf, oidc.Options{Client: issuer.Bound(p), Log: slog.New(slog.DiscardHandler)})
 		must(t, err)
 		t.Cleanup(v.Close)
 		return v
-	}})
+	}
 }
 
 // logIn a person by device flow, and return the ID token.
