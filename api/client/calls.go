@@ -208,6 +208,14 @@ func (c *Client) MakeToken(ctx context.Context, q v1.TokenRequest, opts ...Optio
 	return post[v1.Token](ctx, c, q, opts, "tokens")
 }
 
+// Auth says how a person can log in. It needs no token.
+func (c *Client) Auth(ctx context.Context) (v1.Auth, error) { return get[v1.Auth](ctx, c, nil, "auth") }
+
+// Self is the holder of the client's token, as the server that is asked knows it.
+func (c *Client) Self(ctx context.Context) (v1.Self, error) {
+	return get[v1.Self](ctx, c, nil, "auth", "self")
+}
+
 // Tokens of the API, without their secrets.
 func (c *Client) Tokens(ctx context.Context, opts ...Option) ([]v1.Token, error) {
 	return list[v1.Token](ctx, c, opts, "tokens")

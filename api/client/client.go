@@ -61,10 +61,13 @@ type Config struct {
 	Token   string
 	// Tenant whose virtual clusters, VMs, operations, events and tokens are asked for, where a request names none; "": the
 	// server's choice, AllTenants: of all of them.
-	Tenant  string
-	CAFile  string        // PEM of the server's CA; "" = the system's
-	Timeout time.Duration // of one request
-	Agent   string        // User-Agent
+	Tenant string
+	// Credentials give the token before each request, in the place of Token; nil: Token serves. Requests that are sent again
+	// keep theirs.
+	Credentials func(context.Context) (string, error)
+	CAFile      string        // PEM of the server's CA; "" = the system's
+	Timeout     time.Duration // of one request
+	Agent       string        // User-Agent
 	// Patience is how long to ask again while servers say that there is no leader: one is elected within seconds, and
 	// they say that nothing was changed. 0: not at all.
 	Patience time.Duration
@@ -75,7 +78,7 @@ type Config struct {
 // Client of one cluster. Safe for concurrent use.
 type Client struct {
 	servers *servers
-	token   string
+	token   func(context.Context) (string, error) // nil: none
 	tenant  string
 	agent   string
 	timeout time.Duration
@@ -117,7 +120,11 @@ func New(c Config) (*Client, error) {
 	}
 	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	all := &servers{addresses: addresses, transport: transport, patience: c.Patience}
-	return &Client{servers: all, token: c.Token, tenant: c.Tenant, agent: c.Agent, timeout: c.Timeout,
+	token := c.Credentials
+	if token == nil {
+		token = func(context.Context) (string, error) { return c.Token, nil }
+	}
+	return &Client{servers: all, token: token, tenant: c.Tenant, agent: c.Agent, timeout: c.Timeout,
 		http: &http.Client{Transport: all, CheckRedirect: noRedirects}}, nil
 }
 
@@ -249,7 +256,9 @@ func (c *Client) request(ctx context.Context, method string, body any, opts []Op
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	c.sign(r.Header)
+	if err := c.sign(r); err != nil {
+		return nil, err
+	}
 	r.Header.Set("Accept", "application/json, application/problem+json")
 	s := &sending{Request: r, timeout: c.timeout, tenant: c.tenant}
 	for _, o := range opts {
@@ -261,13 +270,23 @@ func (c *Client) request(ctx context.Context, method string, body any, opts []Op
 	return s, nil
 }
 
-func (c *Client) sign(h http.Header) {
-	if c.token != "" {
-		h.Set("Authorization", "Bearer "+c.token)
+// signature are the headers that say which program asks, and with which token.
+var signature = []string{"Authorization", "User-Agent"}
+
+func (c *Client) sign(r *http.Request) error {
+	if c.token != nil {
+		token, err := c.token(r.Context())
+		if err != nil {
+			return err
+		}
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
 	}
 	if c.agent != "" {
-		h.Set("User-Agent", c.agent)
+		r.Header.Set("User-Agent", c.agent)
 	}
+	return nil
 }
 
 // do sends a request and decodes the answer into out, if out is not nil.

@@ -17,7 +17,11 @@ func (c *Client) Console(ctx context.Context, vm string) (io.ReadWriteCloser, er
 		return nil, err
 	}
 	header := http.Header{}
-	c.sign(header)
+	for _, name := range signature {
+		if v := r.Header.Get(name); v != "" {
+			header.Set(name, v)
+		}
+	}
 	ws, resp, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(r.URL.String(), "http"),
 		&websocket.DialOptions{HTTPClient: c.http, HTTPHeader: header, CompressionMode: websocket.CompressionDisabled})
 	if err != nil {

@@ -30,6 +30,19 @@ type servers struct {
 const askAgain = 300 * time.Millisecond
 
 // parseAddresses of servers, separated by commas: https://HOST:PORT, or HOST:PORT for the same.
+// Addresses of the servers in such a list, each written in one form.
+func Addresses(list string) ([]string, error) {
+	parsed, err := parseAddresses(list)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]string, len(parsed))
+	for i, a := range parsed {
+		out[i] = strings.TrimSuffix(a.String(), "/")
+	}
+	return out, nil
+}
+
 func parseAddresses(list string) ([]*url.URL, error) {
 	if strings.TrimSpace(list) == "" {
 		list = DefaultAddress

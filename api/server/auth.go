@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"evenkeel/api/oidc"
 	"evenkeel/api/v1"
 	"evenkeel/cluster/audit"
 	"evenkeel/cluster/state"
@@ -149,7 +150,7 @@ func routeOf(ctx context.Context) string {
 }
 
 // authenticate finds the principal of a request by its token. It refuses requests without a valid token, those that match no route,
-// and those that the principal's role does not allow.
+// and those that the principal's role does not allow. A principal without any role counts as a stranger for the limits on connections.
 func (s *Server) authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, route := s.mux.Handler(r)
@@ -170,13 +171,15 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 			s.refuseBody(w, r, refusal)
 			return
 		}
-		transport.MarkAuthenticated(r.Context())
 		if observed, ok := r.Context().Value(seenKey{}).(*seen); ok && principal.Tenant != "" {
 			observed.ofTenant, observed.wanted = true, 0
 		}
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // before, it is that of strangers
+		if principal.Role != "" {
+			transport.MarkAuthenticated(r.Context())
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // before, it is that of strangers
+		}
 		ctx := context.WithValue(r.Context(), principalKey{}, principal)
-		ctx = asks(ctx, audit.Actor{ID: "token:" + principal.ID, Name: principal.Name, Client: r.RemoteAddr, Request: requestID(ctx)})
+		ctx = asks(ctx, audit.Actor{ID: principal.actor(), Name: principal.Name, Client: r.RemoteAddr, Request: requestID(ctx)})
 		r = r.WithContext(ctx)
 		if route == "" {
 			s.refuseBody(w, r, s.nothingAt(w, r))
@@ -221,6 +224,9 @@ func (s *Server) identifyToken(r *http.Request) (*principal, *problem) {
 		if subtle.ConstantTimeCompare(given[:], t[:]) == 1 {
 			return &principal{ID: fileTokenID, Name: "admin.token", Role: state.RoleAdmin, File: true}, nil
 		}
+	}
+	if oidc.Looks(token) {
+		return s.identifyOpenID(r.Context(), token)
 	}
 	id, formed := tokenID(token)
 	var row state.Token

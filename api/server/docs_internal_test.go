@@ -55,6 +55,7 @@ func TestMetricsPage(t *testing.T) {
 		of   []prometheus.Collector
 	}{
 		{"metrics of every server", []prometheus.Collector{clusterCollector{s}, auditCollector{s}, m.requests, m.admissions}},
+		{"metrics of OpenID Connect", []prometheus.Collector{openIDCollector{s}}},
 		{"metrics of members", []prometheus.Collector{memberCollector{s}}},
 	} {
 		table := "| metric | labels | meaning |\n|---|---|---|\n" + strings.Join(describe(part.of...), "")

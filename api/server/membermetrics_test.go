@@ -10,6 +10,7 @@ import (
 
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
+	"evenkeel/test/openid"
 	"evenkeel/test/site"
 )
 
@@ -32,7 +33,7 @@ func (s *several) scrape(name string) map[string]string {
 // Every metric that an alert reads is there, and where the list above the alerts says.
 func TestAlertsMetrics(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := startSeveral(t, 3, 3, site.Options{Backups: time.Hour})
+		s := startSeveral(t, 3, 3, site.Options{Backups: time.Hour, OpenID: verifiers(t, openid.InMemory(t, time.Hour))})
 		leader, follower := s.leads()
 		c := s.client(leader)
 		spec := small("a", 3)

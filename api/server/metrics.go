@@ -36,6 +36,9 @@ func newMetrics(s *Server) *metrics {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.requests, m.admissions, clusterCollector{s}, auditCollector{s})
+	if s.opts.OpenID != nil {
+		registry.MustRegister(openIDCollector{s})
+	}
 	if s.opts.Members != nil {
 		registry.MustRegister(memberCollector{s})
 	}

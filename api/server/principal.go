@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
+	"evenkeel/api/oidc"
 	"evenkeel/api/v1"
 	"evenkeel/cluster/state"
 )
@@ -23,18 +25,35 @@ const (
 	// state takes to come here. The documented bound is 5 s.
 	sweepEvery     = time.Second
 	leewayAfterEnd = time.Second
+
+	// maxActorSubject is the longest subject that stands in the audit log, bytes.
+	maxActorSubject = 120
 )
 
-// principal is who a request is from: the holder of a token.
+// principal is who a request is from: the holder of a token of the API, or the subject of one of OpenID Connect.
 type principal struct {
-	ID   string // of the token
+	ID   string // of the token, or of the subject: oidc.Identity.ID
 	Name string
-	Role state.Role
+	Role state.Role // "": a subject whose groups have none
 	// Tenant that it is of, with a role of a tenant; "": the cluster.
 	Tenant string
-	Until  time.Time // zero: without an end
+	// Subject and Groups are those of OpenID Connect.
+	Subject string
+	Groups  []string
+	Until   time.Time // zero: without an end
 	// File: the token is that of the file of `vcd dev`, which has no row and cannot be revoked.
 	File bool
+}
+
+// actor is the id of the principal in the audit log. A long subject is named by its hash, so that rows and events have room for it.
+func (p *principal) actor() string {
+	switch {
+	case p.Subject == "":
+		return "token:" + p.ID
+	case len(p.Subject) > maxActorSubject:
+		return p.ID
+	}
+	return oidc.IDPrefix + p.Subject
 }
 
 // label names the principal in messages.
@@ -59,15 +78,17 @@ const (
 	liveKinds
 )
 
-// liveRequest is a request that is being answered.
+// liveRequest is a request that is being answered. Requests of one subject of OpenID Connect have tokens with different ends.
 type liveRequest struct {
-	cancel context.CancelCauseFunc
-	counts [liveKinds]int
+	cancel  context.CancelCauseFunc
+	counts  [liveKinds]int
+	until   time.Time // of its token
+	endSeen time.Time // when the token was first found ended; zero: it is good
 }
 
 type liveKey struct{}
 
-// liveRequests are the requests that this server answers now, by the id of their token. One goroutine, which runs while
+// liveRequests are the requests that this server answers now, by the id of their principal. One goroutine, which runs while
 // there are any, cuts those whose token ended.
 type liveRequests struct {
 	mu       sync.Mutex
@@ -77,18 +98,16 @@ type liveRequests struct {
 	ended func(id string, until time.Time, now time.Time) error
 }
 
-// tokenActivity is what runs with one token.
+// tokenActivity is what runs for one principal.
 type tokenActivity struct {
 	requests map[*liveRequest]struct{}
 	counts   [liveKinds]int
-	until    time.Time
-	endSeen  time.Time // when the token was first found ended; zero: it is good
 }
 
 // enter a request of a principal. The context ends, with the problem as its cause, soon after the token did.
 func (l *liveRequests) enter(ctx context.Context, p *principal) (_ context.Context, leave func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	q := &liveRequest{cancel: cancel}
+	q := &liveRequest{cancel: cancel, until: p.Until}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.of == nil {
@@ -96,7 +115,7 @@ func (l *liveRequests) enter(ctx context.Context, p *principal) (_ context.Conte
 	}
 	a := l.of[p.ID]
 	if a == nil {
-		a = &tokenActivity{requests: map[*liveRequest]struct{}{}, until: p.Until}
+		a = &tokenActivity{requests: map[*liveRequest]struct{}{}}
 		l.of[p.ID] = a
 	}
 	a.requests[q] = struct{}{}
@@ -174,14 +193,14 @@ func (l *liveRequests) sweep(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, a := range l.of {
-		why := l.ended(id, a.until, now)
-		switch {
-		case why == nil:
-			a.endSeen = time.Time{}
-		case a.endSeen.IsZero():
-			a.endSeen = now
-		case now.Sub(a.endSeen) >= leewayAfterEnd:
-			for q := range a.requests {
+		for q := range a.requests {
+			why := l.ended(id, q.until, now)
+			switch {
+			case why == nil:
+				q.endSeen = time.Time{}
+			case q.endSeen.IsZero():
+				q.endSeen = now
+			case now.Sub(q.endSeen) >= leewayAfterEnd:
 				q.cancel(why)
 			}
 		}
@@ -196,7 +215,7 @@ func (s *Server) endOf(id string, until time.Time, now time.Time) error {
 		return nil
 	}
 	row, there := s.cluster.Token(id)
-	if !there {
+	if !there && !strings.HasPrefix(id, oidc.IDPrefix) {
 		return newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, "the token was revoked while this request ran")
 	}
 	if row.Tenant != "" && s.cluster.Suspended(row.Tenant) {

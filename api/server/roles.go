@@ -17,6 +17,7 @@ type permission string
 
 const (
 	permitAnyone     permission = "anyone"     // no token at all
+	permitSelf       permission = "self"       // read one's own role
 	permitMetrics    permission = "metrics"    // read what monitoring scrapes
 	permitRead       permission = "read"       // read the cluster, secrets and consoles apart
 	permitAudit      permission = "audit"      // read who may do what, and who did
@@ -31,13 +32,13 @@ const (
 
 // grants are the permissions of each role. A role that is not here has none.
 var grants = map[state.Role][]permission{
-	state.RoleAdmin:    {permitMetrics, permitRead, permitAudit, permitOperate, permitAdminister},
-	state.RoleOperator: {permitMetrics, permitRead, permitOperate},
-	state.RoleAuditor:  {permitMetrics, permitRead, permitAudit},
-	state.RoleMetrics:  {permitMetrics},
-	state.RoleOwner:    {permitView, permitEdit, permitOwn},
-	state.RoleEditor:   {permitView, permitEdit},
-	state.RoleViewer:   {permitView},
+	state.RoleAdmin:    {permitSelf, permitMetrics, permitRead, permitAudit, permitOperate, permitAdminister},
+	state.RoleOperator: {permitSelf, permitMetrics, permitRead, permitOperate},
+	state.RoleAuditor:  {permitSelf, permitMetrics, permitRead, permitAudit},
+	state.RoleMetrics:  {permitSelf, permitMetrics},
+	state.RoleOwner:    {permitSelf, permitView, permitEdit, permitOwn},
+	state.RoleEditor:   {permitSelf, permitView, permitEdit},
+	state.RoleViewer:   {permitSelf, permitView},
 }
 
 // tenantRoutes are the routes that roles of tenants may use, with the permission that each needs. A route that is not here is for
@@ -85,6 +86,9 @@ var routes = map[string]permission{
 	"GET /metrics": permitMetrics,
 
 	"POST " + joinPath: permitAnyone, // brings a join token
+
+	"GET " + authPath: permitAnyone, // how to log in
+	"GET " + selfPath: permitSelf,
 
 	"GET /openapi.json": permitRead,
 
@@ -192,6 +196,9 @@ func rolesOf(pattern string) []string {
 
 // forbidden is the answer to a principal whose role does not reach for a route.
 func forbidden(p *principal, pattern string) *problem {
+	if p.Role == "" {
+		return withoutRole(p)
+	}
 	allowed := rolesOf(pattern)
 	role := string(p.Role)
 	if p.Tenant != "" {

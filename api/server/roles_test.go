@@ -125,7 +125,7 @@ func allowed(role state.Role, method, path string) bool {
 		}
 		return false
 	}
-	if under("/livez", "/readyz", "/v1/cluster/join") {
+	if under("/livez", "/readyz", "/v1/cluster/join") || path == "/v1/auth" {
 		return true
 	}
 	switch role {
@@ -136,7 +136,7 @@ func allowed(role state.Role, method, path string) bool {
 	case state.RoleAuditor:
 		return method == "GET" && !strings.HasSuffix(path, "/console") && !under("/v1/cluster/snapshot")
 	case state.RoleMetrics:
-		return path == "/metrics"
+		return path == "/metrics" || path == "/v1/auth/self"
 	case state.RoleOwner, state.RoleEditor, state.RoleViewer:
 		switch {
 		case under("/v1/tokens"):
@@ -146,7 +146,7 @@ func allowed(role state.Role, method, path string) bool {
 		case strings.HasSuffix(path, "/console"):
 			return role != state.RoleViewer
 		}
-		return method == "GET" && under("/openapi.json", "/v1/tenants", "/v1/quotas", "/v1/events", "/v1/operations", "/v1/images", "/v1/vms")
+		return method == "GET" && under("/openapi.json", "/v1/tenants", "/v1/quotas", "/v1/events", "/v1/operations", "/v1/images", "/v1/vms", "/v1/auth/self")
 	}
 	return false
 }

@@ -63,6 +63,7 @@ type Options struct {
 	Version string       // of the program, for /v1/cluster/status and OpenAPI
 	Logger  *slog.Logger // nil: slog.Default()
 	Audit   Audit        // nil: nothing is recorded
+	OpenID  OpenID       // nil: tokens of OpenID Connect are refused
 	// Gatherer adds metrics of others to /metrics; nil: none.
 	Gatherer prometheus.Gatherer
 }
@@ -122,7 +123,7 @@ func New(c Cluster, o Options) *Server {
 	config.RejectUnknownQueryParameters = true
 	config.Transformers = []huma.Transformer{stampProblem}
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"token": {Type: "http", Scheme: "bearer", Description: "A token of the API, as `vcctl token create` makes it. The first admin token is in a file admin.token: in the data directory of `vcd dev`, or in the configuration of who ran `vcctl cluster init`. Scopes are the roles that may use an operation."},
+		"token": {Type: "http", Scheme: "bearer", Description: "A token of the API, as `vcctl token create` makes it. The first admin token is in a file admin.token: in the data directory of `vcd dev`, or in the configuration of who ran `vcctl cluster init`. Or, where oidc in vcd.yaml names an issuer of OpenID Connect, one of its JSON Web Tokens, as `vcctl login` gets it. Scopes are the roles that may use an operation."},
 	}
 	config.Security = []map[string][]string{{"token": {}}}
 	api := humago.New(s.mux, config)
@@ -143,6 +144,7 @@ func New(c Cluster, o Options) *Server {
 	s.registerSimulate(api)
 	s.registerTokens(api)
 	s.registerTenants(api)
+	s.registerOpenID(api)
 	s.registerAudit(api)
 	if o.Members != nil {
 		s.registerMembers(api)
@@ -169,7 +171,7 @@ func New(c Cluster, o Options) *Server {
 
 const apiDescription = `Admits virtual clusters, places their VMs, and keeps CPU shares and memory fair among them.
 
-Every request needs a bearer token, but for /livez and /readyz. Errors are problem documents (RFC 9457); their
+Every request needs a bearer token, but for /livez, /readyz and /v1/auth. Errors are problem documents (RFC 9457); their
 ` + "`type`" + ` is stable. Changes answer 202 with an operation to wait on (` + "`GET /v1/operations/{id}?wait=30s`" + `), or 200
 where nothing was left to do: a dry run, an idempotency key used before. Reads are linearizable unless
 ` + "`consistency=stale`" + ` is asked for. CPU is in cores, memory in bytes.`

@@ -6,7 +6,7 @@ import "context"
 
 // Actor is the caller of a request.
 type Actor struct {
-	// ID is "token:ID" for a token of the API, "certificate:SERIAL" for a member's certificate, "local" for root on a
+	// ID is "token:ID" for a token of the API, "oidc:SUBJECT" for one of OpenID Connect, "certificate:SERIAL" for a member's certificate, "local" for root on a
 	// host's own socket, and "" for one that is not authenticated.
 	ID string `json:"id"`
 	// Name of the token or member, as its maker wrote it.

@@ -32,7 +32,8 @@ func (t *tool) app() *cli.App {
 			"Flags may stand anywhere; -- ends them.",
 		Description: "Address, token, CA and tenant come each from the first of these that has it: flags; the context of --context; EVENKEEL_ADDRESS,\n" +
 			"EVENKEEL_TOKEN (or EVENKEEL_TOKEN_FILE), EVENKEEL_CACERT and EVENKEEL_TENANT; the context of EVENKEEL_CONTEXT, or else of\n" +
-			"vcctl config use-context, or else the top of ~/.config/evenkeel/config.yaml. With --context the environment does not count.\n\n" +
+			"vcctl config use-context, or else the top of ~/.config/evenkeel/config.yaml. With --context the environment does not count.\n" +
+			"A log-in of `vcctl login` at the same servers comes before the token of a context or of that file.\n\n" +
 			"Exit status: 0 done; 1 failed; 2 wrong usage or bad file; 3 refused by admission or a quota, or a drain that is blocked; 4 not found;\n" +
 			"5 conflict; 6 timed out, still going on; 7 not reachable or no leader.",
 		HideVersion:     true,
@@ -51,7 +52,7 @@ func (t *tool) app() *cli.App {
 		},
 		Commands: []*cli.Command{
 			t.vcCommand(), t.vmCommand(), t.hostCommand(), t.rebalanceCommand(), t.planCommand(), t.simulateCommand(), t.migrationCommand(),
-			t.imageCommand(), t.tenantCommand(), t.quotaCommand(), t.tokenCommand(), t.eventsCommand(), t.auditCommand(), t.topCommand(), t.rightsizingCommand(),
+			t.imageCommand(), t.tenantCommand(), t.quotaCommand(), t.loginCommand(), t.logoutCommand(), t.authCommand(), t.tokenCommand(), t.eventsCommand(), t.auditCommand(), t.topCommand(), t.rightsizingCommand(),
 			t.clusterCommand(), t.configCommand(), t.periodicCommand(), solveCommand(), completionCommand(t), t.completeCommand(), t.versionCommand(),
 		},
 	}

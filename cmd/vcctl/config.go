@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -92,38 +93,65 @@ var leaderWait = 5 * time.Second
 // access is how a command reaches the cluster, and the tenant that it acts in.
 type access struct {
 	address, cacert, token string
+	loggedIn               []string // the servers at which there is a log-in, which has the token
 	tenant                 string
 	tenantChosen           bool // on the command line
 }
 
-// access that the command line, the environment and the configuration name. With a context on the
-// command line the environment does not count: its token is not sent to the context's cluster.
-func (t *tool) access(c *cli.Context) (access, error) {
+// places are where the parts of an access are looked for beside the command line. With a context on the command line the
+// environment does not count: its token is not sent to the context's cluster.
+type places struct{ env, kept connection }
+
+func (t *tool) places(c *cli.Context) (places, error) {
 	file, err := readConfig(t.configFile())
 	if err != nil {
-		return access{}, err
+		return places{}, err
 	}
 	name, flag := chosenContext(c, file)
 	kept, err := file.context(name)
+	if err != nil || flag {
+		return places{kept: kept}, err
+	}
+	return places{connection{os.Getenv("EVENKEEL_ADDRESS"), os.Getenv("EVENKEEL_TOKEN"), os.Getenv("EVENKEEL_TOKEN_FILE"), os.Getenv("EVENKEEL_CACERT"), os.Getenv("EVENKEEL_TENANT")}, kept}, nil
+}
+
+// access that the command line, the environment and the configuration name. A log-in at the servers comes before the token of the
+// configuration.
+func (t *tool) access(c *cli.Context) (access, error) {
+	from, err := t.places(c)
 	if err != nil {
 		return access{}, err
 	}
-	var env connection
-	if !flag {
-		env = connection{os.Getenv("EVENKEEL_ADDRESS"), os.Getenv("EVENKEEL_TOKEN"), os.Getenv("EVENKEEL_TOKEN_FILE"), os.Getenv("EVENKEEL_CACERT"), os.Getenv("EVENKEEL_TENANT")}
-	}
-	a := access{
-		address: cmp.Or(c.String("address"), env.Address, kept.Address),
-		cacert:  cmp.Or(c.String("cacert"), env.CACert, kept.CACert),
-	}
+	a := from.reach(c)
 	if a.tenant, a.tenantChosen, err = chosenTenant(c); err != nil {
 		return a, err
 	}
 	if !a.tenantChosen {
-		a.tenant = cmp.Or(env.Tenant, kept.Tenant)
+		a.tenant = cmp.Or(from.env.Tenant, from.kept.Tenant)
 	}
-	a.token, err = t.token(c, env, kept)
+	if a.token, err = t.token(tokenSource{token: c.String("token"), path: c.String("token-file"), flag: true},
+		tokenSource{token: from.env.Token, path: from.env.TokenFile}); err != nil || a.token != "" {
+		return a, err
+	}
+	addresses, err := client.Addresses(a.address)
+	if err != nil {
+		return a, &failure{statusUsage, err}
+	}
+	all, err := readSessions()
+	if err != nil {
+		return a, err
+	}
+	if _, ok := all.of(addresses); ok {
+		a.loggedIn = addresses
+		return a, nil
+	}
+	a.token, err = t.token(tokenSource{token: from.kept.Token, path: from.kept.TokenFile, config: t.configFile()})
 	return a, err
+}
+
+// reach is the access without token and tenant.
+func (p places) reach(c *cli.Context) access {
+	return access{address: cmp.Or(c.String("address"), p.env.Address, p.kept.Address), cacert: cmp.Or(c.String("cacert"), p.env.CACert, p.kept.CACert)}
 }
 
 // client of the server that flags, environment and configuration name.
@@ -136,19 +164,33 @@ func (t *tool) client(c *cli.Context) (*client.Client, error) {
 }
 
 func (t *tool) connect(a access) (*client.Client, error) {
-	api, err := client.New(client.Config{
-		Address:  a.address,
-		CAFile:   a.cacert,
-		Token:    a.token,
-		Tenant:   a.tenant,
-		Agent:    "vcctl/" + version,
-		Patience: leaderWait,
-		Dial:     t.dial,
-	})
+	conf := t.configOf(a)
+	conf.Token, conf.Tenant = a.token, a.tenant
+	if a.loggedIn != nil {
+		conf.Credentials = func(ctx context.Context) (string, error) { return bearer(ctx, a.loggedIn) }
+	}
+	api, err := client.New(conf)
 	if err != nil {
 		return nil, &failure{statusUsage, err}
 	}
 	return api, nil
+}
+
+func (t *tool) configOf(a access) client.Config {
+	return client.Config{Address: a.address, CAFile: a.cacert, Agent: "vcctl/" + version, Patience: leaderWait, Dial: t.dial}
+}
+
+// clientConfig is how to reach the servers that flags, environment and configuration name, without a token.
+func (t *tool) clientConfig(c *cli.Context) (conf client.Config, addresses []string, err error) {
+	from, err := t.places(c)
+	if err != nil {
+		return conf, nil, err
+	}
+	conf = t.configOf(from.reach(c))
+	if addresses, err = client.Addresses(conf.Address); err != nil {
+		return conf, nil, &failure{statusUsage, err}
+	}
+	return conf, addresses, nil
 }
 
 // tokenSource is a place that may have a token: the token itself, or a file that holds it.
@@ -159,12 +201,8 @@ type tokenSource struct {
 }
 
 // token from the first place that has one. A token that others may have seen serves, with a warning.
-func (t *tool) token(c *cli.Context, env, kept connection) (string, error) {
-	for _, from := range []tokenSource{
-		{token: c.String("token"), path: c.String("token-file"), flag: true},
-		{token: env.Token, path: env.TokenFile},
-		{token: kept.Token, path: kept.TokenFile, config: t.configFile()},
-	} {
+func (t *tool) token(places ...tokenSource) (string, error) {
+	for _, from := range places {
 		if from.token != "" {
 			t.warn(from.risk())
 			return strings.TrimSpace(from.token), nil

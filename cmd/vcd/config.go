@@ -14,6 +14,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"evenkeel/api/oidc"
 	"evenkeel/api/v1"
 	"evenkeel/cluster/fence"
 	"evenkeel/cluster/pki"
@@ -48,6 +49,7 @@ type config struct {
 		Timeout duration `yaml:"timeout"`
 	} `yaml:"watchdog"`
 	Fence map[string]fence.Config `yaml:"fence"`
+	OIDC  *oidc.Config            `yaml:"oidc"`
 	PKI   struct {
 		CA   string `yaml:"ca"`
 		Cert string `yaml:"cert"`

@@ -102,6 +102,12 @@ func (c *config) check(line func(key string) int) error {
 	for _, rule := range configRules {
 		note(rule.key, rule.check(c))
 	}
+	if c.OIDC != nil {
+		note("oidc", require(c.Server, "is for servers: an agent has no API"))
+		for _, f := range c.OIDC.Check() {
+			note("oidc."+f.Key, f.Err)
+		}
+	}
 	for host, f := range c.Fence {
 		note("fence."+host, require(pki.ValidName(host), "is no name of a host: a DNS label in lower case"))
 		_, err := f.Check(host)

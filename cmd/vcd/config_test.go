@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"evenkeel/api/oidc"
 	"evenkeel/internal/secretfile"
 )
 
@@ -52,6 +53,14 @@ func TestBadConfig(t *testing.T) {
 		{"fence without agent", minConfig + "fence:\n  h2: {}\n", []string{"fence.h2: "}},
 		{"fence of an unknown host", minConfig + "fence:\n  Host_2: {agent: fence_ipmilan}\n", []string{"fence.Host_2: "}},
 		{"fence twice", minConfig + "fence:\n  h2: {agent: fence_ipmilan, options: {ip: 192.0.2.1}, levels: [[{agent: fence_ipmilan}]]}\n", []string{"fence.h2: "}},
+		{"oidc", minConfig + "oidc: {issuer: https://id.example.org}\n", []string{"oidc.roles: ", "oidc.audience: "}},
+		{"oidc of nothing", minConfig + "oidc: {}\n", []string{"oidc.issuer: "}},
+		{"oidc without TLS", minConfig + "oidc: {issuer: http://id.example.org, clientID: vcctl, roles: [{group: ops, role: operator}]}\n", []string{"oidc.issuer: ", "https://"}},
+		{"oidc with a symmetric algorithm", minConfig + "oidc: {issuer: https://id.example.org, clientID: vcctl, algorithms: [HS256], roles: [{group: ops, role: operator}]}\n", []string{"oidc.algorithms: ", "HS256"}},
+		{"a role in a tenant", minConfig + "oidc:\n  issuer: https://id.example.org\n  clientID: vcctl\n  roles:\n    - {group: ops, role: operator}\n    - {group: render-devs, role: editor, tenant: render}\n", []string{"line 9: oidc.roles[1]: ", "no roles in tenants yet"}},
+		{"an unknown key of oidc", minConfig + "oidc: {isuer: https://id.example.org}\n", []string{"isuer"}},
+		{"an age that is none", minConfig + "oidc: {maxAge: soon}\n", []string{"soon"}},
+		{"oidc on an agent", "name: h1\nagent: true\nadvertise: 192.0.2.11:7480\noidc: {issuer: https://id.example.org, clientID: vcctl, roles: [{group: ops, role: operator}]}\n", []string{"oidc: ", "servers"}},
 		{"pki", minConfig + "pki: {ca: /x}\n", []string{"pki: "}},
 		{"snapshots", minConfig + "snapshots: {keep: 0}\n", []string{"snapshots: "}},
 		{"removeDeadServersAfter", minConfig + "removeDeadServersAfter: -1h\n", []string{"removeDeadServersAfter: "}},
@@ -138,6 +147,9 @@ func TestConfigDefaults(t *testing.T) {
 	c, err = parseConfig([]byte(strings.Join(all, "")))
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, strings.Join(all, ""))
+	}
+	if o := c.OIDC; o == nil || o.Issuer == "" || o.MaxAge != time.Hour || len(o.Roles) != 2 || o.Roles[1] != (oidc.Mapping{Group: "auditors", Role: "auditor"}) {
+		t.Errorf("%+v", o)
 	}
 	if c.Fence["h2"].Agent == "" || c.Watchdog.Device == "" || c.PKI.Key == "" {
 		t.Errorf("%+v", c)

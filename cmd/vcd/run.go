@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/urfave/cli/v2"
 
+	"evenkeel/api/oidc"
 	"evenkeel/api/server"
 	"evenkeel/api/v1"
 	"evenkeel/cluster/agent"
@@ -81,6 +82,14 @@ func runMember(c *cli.Context) error {
 		defer alone.Close() //nolint:errcheck // nothing depends on it: the process ends
 	}
 	d := &memberDaemon{conf: conf, log: log, audit: trail, entered: make(chan struct{}), up: make(chan struct{})}
+	if conf.OIDC != nil {
+		v, err := oidc.Start(*conf.OIDC, oidc.Options{Log: log})
+		if err != nil {
+			return cli.Exit(err, 2)
+		}
+		defer v.Close()
+		d.openID = v
+	}
 	if member.Orphan(conf.DataDir, conf.ownPKI()) {
 		return cli.Exit(fmt.Sprintf("%s is that of a member whose certificate was of a PKI of your own, and the configuration names none: put pki back, or, if this host is a member no more: %s", conf.DataDir, conf.requireEmpty()), 2)
 	}
@@ -125,6 +134,8 @@ type memberDaemon struct {
 	conf  config
 	log   *slog.Logger
 	audit *audit.Log
+	// openID is nil where the configuration has no oidc.
+	openID server.OpenID
 
 	entering sync.Mutex
 	entered  chan struct{} // closed once there is an identity
@@ -321,7 +332,7 @@ func (d *memberDaemon) openHost() (hypervisor.Host, func(), error) {
 }
 
 func (d *memberDaemon) api(m *member.Member) transport.Handler {
-	return server.New(m, server.Options{Members: m, Version: version, Logger: d.log, Audit: m.Trail(), Gatherer: prometheus.DefaultGatherer})
+	return server.New(m, server.Options{Members: m, Version: version, Logger: d.log, Audit: m.Trail(), Gatherer: prometheus.DefaultGatherer, OpenID: d.openID})
 }
 
 // openAudit opens the audit log in a data directory.

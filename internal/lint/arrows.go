@@ -73,11 +73,14 @@ var arrows = map[string][]string{
 	// Speak to people and programs.
 	"api/v1":     nil,
 	"api/client": {"api/v1"},
-	"api":        {"api/...", "cluster/...", "allocator/...", "migration", "forecast", "hypervisor", "internal/secretfile"},
+	"api/oidc":   {"cluster/state"},
+	// vcctl links it: nothing of the cluster.
+	"api/oidc/issuer": nil,
+	"api":             {"api/...", "cluster/...", "allocator/...", "migration", "forecast", "hypervisor", "internal/secretfile"},
 
 	// Wire together.
 	"cmd":       {"api/...", "cluster/...", "allocator/...", "migration", "forecast/...", "sim/...", "hypervisor/...", "internal/secretfile", "internal/statefile"},
-	"cmd/vcctl": {"api/v1", "api/client", "allocator/...", "migration", "forecast/...", "internal/secretfile"},
+	"cmd/vcctl": {"api/v1", "api/client", "api/oidc/issuer", "allocator/...", "migration", "forecast/...", "internal/secretfile"},
 
 	"cmd/internal/count": {"internal/lint"},
 
@@ -154,6 +157,10 @@ var confined = []struct {
 		"only api and cluster/transport speak HTTP: put the handler or the call there"},
 	{[]string{module + "/api/v1"}, []string{"api", "cmd"},
 		"convert wire types at the edge, in api, so that wire, log and solver can change apart"},
+	{[]string{"github.com/coreos/go-oidc/...", "github.com/go-jose/go-jose/..."}, []string{"api/oidc"},
+		"ask api/oidc whether a token is good: one place pins algorithms and claims"},
+	{[]string{"github.com/zitadel/oidc/..."}, nil,
+		"the product is no issuer: test/openid runs one for tests"},
 	{[]string{"flag", "github.com/urfave/cli/...", "github.com/jedib0t/go-pretty/..."}, []string{"cmd"},
 		"take a value; only cmd reads flags and writes to terminals"},
 	{[]string{"log"}, []string{"cluster/node"}, // Raft's library wants one

@@ -52,6 +52,8 @@ type Options struct {
 	Network *memnet.Network
 	// Log of the members; nil: none.
 	Log *slog.Logger
+	// OpenID makes what verifies tokens of OpenID Connect on a server; nil: nothing does.
+	OpenID func() server.OpenID
 }
 
 // heartbeat is the members' Raft timeout. A leader that does not hear of the others for half of it, because the
@@ -161,7 +163,11 @@ func (s *Site) start(name string, l net.Listener) error {
 		Lease: s.o.Lease, Fence: s.o.Fence, Timers: node.Timers{Heartbeat: patience.Within(heartbeat)},
 		Autopilot: node.Autopilot{Every: 100 * time.Millisecond, Stable: 200 * time.Millisecond},
 		API: func(m *member.Member) http.Handler {
-			return server.New(m, server.Options{Members: m, Version: "test", Logger: s.o.Log.With("on", name), Audit: m.Trail()})
+			o := server.Options{Members: m, Version: "test", Logger: s.o.Log.With("on", name), Audit: m.Trail()}
+			if s.o.OpenID != nil {
+				o.OpenID = s.o.OpenID()
+			}
+			return server.New(m, o)
 		},
 		Agent: agent.Options{Hypervisor: s.World.Host(name), Boot: "1", MigrateURI: name, SampleEvery: time.Second,
 			Allowance: func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU, Memory: c.Memory} },

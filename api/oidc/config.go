@@ -1,0 +1,172 @@
+// Package oidc judges bearer tokens of one OpenID Connect issuer: whether a JSON Web Token was signed by the issuer for this
+// cluster and is good now, and which role its groups give. What decides is pure; a loop of its own fetches the issuer's keys.
+// A request never makes this package ask the issuer and wait for it longer than keyWait.
+package oidc
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"evenkeel/api/oidc/issuer"
+	"evenkeel/cluster/state"
+)
+
+// Config is the key oidc of vcd.yaml.
+type Config struct {
+	// Issuer is the issuer's identifier: the URL as its discovery document has it.
+	Issuer string `yaml:"issuer"`
+	// Audience is what tokens must be for; "": ClientID, so that tokens are ID tokens.
+	Audience string `yaml:"audience"`
+	// ClientID is the public client with which vcctl logs in.
+	ClientID string `yaml:"clientID"`
+	// Scopes that vcctl asks for; none: issuer.DefaultScopes.
+	Scopes []string `yaml:"scopes"`
+	// GroupsClaim and NameClaim are the claims that have the groups and the name of the token's subject.
+	GroupsClaim string `yaml:"groupsClaim"`
+	NameClaim   string `yaml:"nameClaim"`
+	// CAFile has the CA certificates that the issuer's is checked against, as PEM; "": those of the system.
+	CAFile string `yaml:"caFile"`
+	// Algorithms that tokens may be signed with.
+	Algorithms []string `yaml:"algorithms"`
+	// MaxAge is how long after it was issued a token is good at most, whatever it says.
+	MaxAge time.Duration `yaml:"maxAge"`
+	// Roles that groups have.
+	Roles []Mapping `yaml:"roles"`
+}
+
+// Mapping gives the members of a group a role: in the cluster, or in a tenant if Tenant is not "".
+type Mapping struct {
+	Group  string `yaml:"group"`
+	Role   string `yaml:"role"`
+	Tenant string `yaml:"tenant"`
+}
+
+// Bounds of the configuration.
+const (
+	minMaxAge   = time.Minute
+	maxMaxAge   = 7 * 24 * time.Hour
+	maxMappings = 1000
+	maxText     = 255 // bytes of a name
+)
+
+// algorithms that tokens can be signed with. All are asymmetric: with a symmetric one every server could make tokens.
+var algorithms = []string{"RS256", "ES256", "EdDSA"}
+
+// tenantRoles are the roles in one tenant, which no version has yet.
+var tenantRoles = []string{"owner", "editor", "viewer"}
+
+// WithDefaults fills in what was left out.
+func (c Config) WithDefaults() Config {
+	c.Audience = cmp.Or(c.Audience, c.ClientID)
+	c.GroupsClaim = cmp.Or(c.GroupsClaim, "groups")
+	c.NameClaim = cmp.Or(c.NameClaim, "preferred_username")
+	c.MaxAge = cmp.Or(c.MaxAge, 24*time.Hour)
+	if len(c.Algorithms) == 0 {
+		c.Algorithms = algorithms
+	}
+	return c
+}
+
+// Fault is what is wrong with the value of one key.
+type Fault struct {
+	Key string // below oidc, such as roles[1].role; "": of the whole
+	Err error
+}
+
+// Check says what is wrong with a configuration that is given.
+func (c Config) Check() (faults []Fault) {
+	require := func(ok bool, key, format string, args ...any) {
+		if !ok {
+			faults = append(faults, Fault{key, fmt.Errorf(format, args...)})
+		}
+	}
+	if c.Issuer == "" {
+		require(false, "issuer", "is not set: the URL of the issuer, such as https://id.example.org")
+	} else if err := issuer.CheckIssuer(c.Issuer); err != nil {
+		require(false, "issuer", "%w", err)
+	}
+	require(c.Audience != "" || c.ClientID != "", "audience", "neither audience nor clientID is set: what tokens must be for")
+	for key, text := range map[string]string{"audience": c.Audience, "clientID": c.ClientID, "groupsClaim": c.GroupsClaim, "nameClaim": c.NameClaim} {
+		require(plain(text), key, "must be at most %d printable ASCII characters", maxText)
+	}
+	for _, s := range c.Scopes {
+		require(s != "" && plain(s) && !strings.ContainsAny(s, ` "\`), "scopes", "%q is no scope", s)
+	}
+	require(c.CAFile == "" || filepath.IsAbs(c.CAFile), "caFile", "%q must be a full path", c.CAFile)
+	for _, a := range c.Algorithms {
+		require(slices.Contains(algorithms, a), "algorithms", "%q must be one of %s", a, strings.Join(algorithms, ", "))
+	}
+	require(c.MaxAge == 0 || c.MaxAge >= minMaxAge && c.MaxAge <= maxMaxAge, "maxAge", "%s must be from %s to %s", c.MaxAge, minMaxAge, maxMaxAge)
+	require(len(c.Roles) > 0, "roles", "no group has a role, so that no token allows anything: name at least one, such as {group: ops, role: operator}")
+	require(len(c.Roles) <= maxMappings, "roles", "are %d, more than %d", len(c.Roles), maxMappings)
+	for i, m := range c.Roles {
+		if err := m.check(); err != nil {
+			faults = append(faults, Fault{fmt.Sprintf("roles[%d]", i), err})
+		}
+	}
+	slices.SortFunc(faults, func(a, b Fault) int { return strings.Compare(a.Key, b.Key) })
+	return faults
+}
+
+func (m Mapping) check() error {
+	inTenant := slices.Contains(tenantRoles, m.Role)
+	switch {
+	case m.Group == "" || len(m.Group) > maxText:
+		return fmt.Errorf("group must have 1 to %d bytes", maxText)
+	case m.Tenant != "" && !tenantName(m.Tenant):
+		return fmt.Errorf("tenant %q must be a DNS label in lower case", m.Tenant)
+	case m.Tenant != "" && !inTenant:
+		return fmt.Errorf("%q is no role in a tenant: %s", m.Role, strings.Join(tenantRoles, ", "))
+	case m.Tenant != "":
+		return fmt.Errorf("role %s of tenant %s: this version has no roles in tenants yet: leave the entry out", m.Role, m.Tenant)
+	case inTenant:
+		return fmt.Errorf("role %s is one in a tenant: name the tenant", m.Role)
+	case !slices.Contains(state.Roles(), state.Role(m.Role)):
+		return fmt.Errorf("role %q must be one of %v", m.Role, state.Roles())
+	}
+	return nil
+}
+
+// plain text of a name: it may be empty.
+func plain(text string) bool { return len(text) <= maxText && issuer.Printable(text) }
+
+// tenantName says whether a text is a DNS label in lower case.
+func tenantName(text string) bool {
+	return len(text) <= 63 && strings.Trim(text, "-") == text && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
+// RoleOf groups is the one with the most rights that any of them has; "": none has one.
+func (c Config) RoleOf(groups []string) state.Role {
+	for _, role := range state.Roles() {
+		for _, m := range c.Roles {
+			if m.Tenant == "" && state.Role(m.Role) == role && slices.Contains(groups, m.Group) {
+				return role
+			}
+		}
+	}
+	return ""
+}
+
+// client for requests to the issuer.
+func (c Config) client() (*http.Client, error) {
+	client, err := issuer.NewClient(c.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("oidc.caFile: %w", err)
+	}
+	return client, nil
+}
+
+// errOf faults, as one error.
+func errOf(faults []Fault) error {
+	var errs []error
+	for _, f := range faults {
+		errs = append(errs, fmt.Errorf("oidc.%s: %w", f.Key, f.Err))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,123 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"evenkeel/api/oidc"
+	"evenkeel/api/v1"
+	"evenkeel/cluster/audit"
+)
+
+// OpenID verifies tokens of an OpenID Connect issuer. *oidc.Verifier is one.
+type OpenID interface {
+	// Verify a token. The error is oidc.ErrRefused or oidc.ErrUnavailable.
+	Verify(ctx context.Context, token string) (oidc.Identity, error)
+	Config() oidc.Config
+	Stats() oidc.Stats
+}
+
+const (
+	authPath = "/v1/auth"
+	selfPath = "/v1/auth/self"
+	tagAuth  = "Log-in"
+)
+
+func (s *Server) registerOpenID(api huma.API) {
+	huma.Register(api, huma.Operation{
+		OperationID: "getAuth", Method: http.MethodGet, Path: authPath, Tags: []string{tagAuth}, Summary: "Get how to log in",
+		Description: "Which issuer of OpenID Connect this server takes tokens of. Needs no token.", Security: []map[string][]string{},
+	}, func(context.Context, *struct{}) (*answerOf[v1.Auth], error) {
+		out := v1.Auth{}
+		if s.opts.OpenID != nil {
+			c := s.opts.OpenID.Config()
+			out.OIDC = &v1.OIDC{Issuer: c.Issuer, ClientID: c.ClientID, Audience: c.Audience, MaxAge: c.MaxAge.Seconds(), Scopes: c.Scopes}
+		}
+		return &answerOf[v1.Auth]{Body: out}, nil
+	})
+	get(api, route{"getSelf", selfPath, tagAuth, "Get the holder of the token", "Whose token it is, and which role it has, as the server that is asked knows it."},
+		func(ctx context.Context, _ *struct{}) (*answerOf[v1.Self], error) {
+			p := principalOf(ctx)
+			out := v1.Self{ID: p.ID, Name: p.Name, Role: string(p.Role), Actor: p.actor(), Groups: p.Groups}
+			if !p.Until.IsZero() {
+				out.Until = &p.Until
+			}
+			return &answerOf[v1.Self]{Body: out}, nil
+		})
+}
+
+// identifyOpenID finds the principal of a request by a JSON Web Token.
+func (s *Server) identifyOpenID(ctx context.Context, token string) (*principal, *problem) {
+	if s.opts.OpenID == nil {
+		return nil, newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized,
+			"this server takes no tokens of OpenID Connect: its vcd.yaml has no oidc; give a token of the API")
+	}
+	id, err := s.opts.OpenID.Verify(ctx, token)
+	switch {
+	case errors.Is(err, oidc.ErrUnavailable):
+		p := newProblem(http.StatusServiceUnavailable, v1.ProblemUnavailable, err.Error())
+		p.retry = true
+		return nil, p
+	case err != nil:
+		return nil, newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, fmt.Sprintf("%v; log in again with `vcctl login`", err))
+	}
+	return &principal{ID: id.ID, Name: id.Name, Role: id.Role, Subject: id.Subject, Groups: id.Groups, Until: id.Until}, nil
+}
+
+// maxGroupsShown bounds the groups that a message names, maxGroupShown the bytes of each.
+const (
+	maxGroupsShown = 20
+	maxGroupShown  = 100
+)
+
+// withoutRole is the answer to a subject of OpenID Connect whose groups have no role.
+func withoutRole(p *principal) *problem {
+	seen := "the token names no groups: does the issuer put them into the claim of oidc.groupsClaim?"
+	if len(p.Groups) > 0 {
+		var shown []string
+		for _, g := range p.Groups[:min(len(p.Groups), maxGroupsShown)] {
+			shown = append(shown, fmt.Sprintf("%q", audit.Printable(g, maxGroupShown)))
+		}
+		if more := len(p.Groups) - len(shown); more > 0 {
+			shown = append(shown, fmt.Sprintf("%d more", more))
+		}
+		seen = "the groups of the token: " + strings.Join(shown, ", ")
+	}
+	return newProblem(http.StatusForbidden, v1.ProblemForbidden,
+		fmt.Sprintf("%s has no role in this cluster: oidc.roles in vcd.yaml gives none to any of its groups; %s", p.label(), seen))
+}
+
+var (
+	descOIDCTokens = prometheus.NewDesc("evenkeel_oidc_tokens_total", "Tokens of OpenID Connect that this server judged: accepted, refused, or unavailable because it knows no keys of the issuer.", []string{"result"}, nil)
+	descOIDCKeys   = prometheus.NewDesc("evenkeel_oidc_keys_timestamp_seconds", "When this server last fetched the keys of the OpenID Connect issuer; 0: never.", nil, nil)
+	descOIDCErrors = prometheus.NewDesc("evenkeel_oidc_fetch_errors_total", "Tries to fetch the keys of the OpenID Connect issuer that failed.", nil, nil)
+)
+
+type openIDCollector struct{ s *Server }
+
+// Describe implements prometheus.Collector.
+func (openIDCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descOIDCTokens
+	ch <- descOIDCKeys
+	ch <- descOIDCErrors
+}
+
+// Collect implements prometheus.Collector.
+func (c openIDCollector) Collect(ch chan<- prometheus.Metric) {
+	n := c.s.opts.OpenID.Stats()
+	for result, count := range map[string]uint64{"accepted": n.Accepted, "refused": n.Refused, "unavailable": n.Unavailable} {
+		ch <- prometheus.MustNewConstMetric(descOIDCTokens, prometheus.CounterValue, float64(count), result)
+	}
+	at := 0.0
+	if !n.Fetched.IsZero() {
+		at = float64(n.Fetched.Unix())
+	}
+	ch <- prometheus.MustNewConstMetric(descOIDCKeys, prometheus.GaugeValue, at)
+	ch <- prometheus.MustNewConstMetric(descOIDCErrors, prometheus.CounterValue, float64(n.FetchErrors))
+}
