@@ -2,6 +2,7 @@ package leader_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"evenkeel/cluster/leader"
@@ -25,7 +26,7 @@ func poolsOfTenants(t *testing.T) {
 		}
 	}
 	if _, err := c.Settings(t.Context(), func(s *state.Settings) error {
-		s.Pools, s.Networks = []string{"fast=acme"}, []string{"lab=acme"}
+		s.Pools, s.Networks, s.SharedPools = []string{"fast=acme"}, []string{"lab=acme"}, []string{"fast"}
 		return nil
 	}, leader.Call{}); err != nil {
 		t.Fatal(err)
@@ -57,6 +58,14 @@ func poolsOfTenants(t *testing.T) {
 			if want := map[string]string{"film": q.field}[tenant]; refused != want {
 				t.Errorf("%s of %s: refused %q (%v), want %q", q.what, tenant, refused, err, want)
 			}
+		}
+	}
+	for _, tenant := range []string{"film", "acme"} { // pools of others are not advised
+		x := vc(tenant+"/probe", 1, 0.1, 512<<20)
+		x.OnHostLoss, x.Groups[0].Image = state.RestartOnLoss, "debian"
+		_, err := c.Create(t.Context(), x, leader.Call{DryRun: true})
+		if err == nil || strings.Contains(err.Error(), "fast") != (tenant == "acme") {
+			t.Errorf("a restart without a shared disk, %s: %v", tenant, err)
 		}
 	}
 }

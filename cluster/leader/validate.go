@@ -195,14 +195,17 @@ func checkRestart(f *faults, s *state.Snapshot, set state.Settings, vc state.VC)
 	for i, g := range vc.Groups {
 		img, _ := s.Image(g.Image)
 		if (g.Disk.Size > 0 || img.Kind == state.DiskImage) && !g.Disk.Ephemeral && !slices.Contains(set.SharedPools, g.Disk.Pool) {
-			f.add(fmt.Sprintf("groups[%d].disk", i), g.Disk.Pool, "is on one host, in pool %q: with onHostLoss: restart it must be ephemeral, or in a shared pool%s", g.Disk.Pool, sharedText(set))
+			f.add(fmt.Sprintf("groups[%d].disk", i), g.Disk.Pool, "is on one host, in pool %q: with onHostLoss: restart it must be ephemeral, or in a shared pool%s", g.Disk.Pool, sharedText(set, vc.Name))
 		}
 	}
 }
 
-func sharedText(set state.Settings) string {
-	if len(set.SharedPools) == 0 {
-		return " (sharedPools in the servers' configuration names none)"
+// sharedText names the shared pools that the tenant of a VC may name.
+func sharedText(set state.Settings, vc string) string {
+	tenant, _ := state.SplitName(vc)
+	open := slices.DeleteFunc(slices.Clone(set.SharedPools), func(pool string) bool { return !state.MayName(set.Pools, tenant, pool, set.Pool) })
+	if len(open) == 0 {
+		return " (sharedPools in the servers' configuration names none that this tenant may name)"
 	}
-	return ": " + strings.Join(set.SharedPools, ", ")
+	return ": " + strings.Join(open, ", ")
 }
