@@ -255,3 +255,32 @@ func TestTokensOfTenantsElsewhere(t *testing.T) {
 		t.Errorf("the tenant's token is there: %v, the admin's: %v", film, ok)
 	}
 }
+
+// A tenant that was deleted and made again since the state was saved is another one: it does not get the old one's virtual clusters.
+func TestTenantMadeAgainBeforeARestore(t *testing.T) {
+	for _, owns := range []bool{false, true} {
+		k := small(t, 1)
+		putTenant(t, k, state.Tenant{Name: "film"})
+		if owns {
+			k.must(t, state.KindPlan, planOf(k.Snapshot(), "film/shot", 0.25, gib, "h1"))
+		}
+		saved := save(t, k.Snapshot())
+		if owns {
+			k.must(t, state.KindPlan, leave(k.Snapshot(), "film/shot", state.GoalDelete))
+			k.must(t, state.KindVMReport, state.VMReport{Host: "h1", VMs: []state.VMStatus{{VM: "vm-film/shot-0", Generation: 1, Phase: state.Stopped, SourceLost: true}}})
+		}
+		k.must(t, state.KindTenantDrop, state.TenantDrop{Name: "film"})
+		putTenant(t, k, state.Tenant{Name: "film"})
+		var out bytes.Buffer
+		if err := state.PrepareRestore(strings.NewReader(saved), &out, "restore", start, k.Snapshot()); err != nil {
+			t.Fatal(err)
+		}
+		after := state.New()
+		if err := after.Restore(&out); err != nil {
+			t.Fatal(err)
+		}
+		if film, _ := after.Snapshot().Tenant("film"); film.Suspended != owns || film.Events != 0 {
+			t.Errorf("the saved state has a virtual cluster of the old tenant: %v, the new one: %+v", owns, film)
+		}
+	}
+}
