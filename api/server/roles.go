@@ -45,10 +45,10 @@ var grants = map[state.Role][]permission{
 var tenantRoutes = map[string]permission{
 	"GET /openapi.json": permitView,
 
-	"GET /v1/tenants":         permitView,
-	"GET /v1/tenants/{name}":  permitView,
-	"GET /v1/quotas":          permitView,
-	"GET /v1/quotas/{name}": permitView,
+	"GET /v1/tenants":        permitView,
+	"GET /v1/tenants/{name}": permitView,
+	"GET /v1/quotas":         permitView,
+	"GET /v1/quotas/{name}":  permitView,
 
 	"GET /v1/tokens":         permitOwn,
 	"POST /v1/tokens":        permitOwn,
@@ -113,8 +113,8 @@ var routes = map[string]permission{
 	"PATCH /v1/tenants/{name}":  permitOperate,
 	"DELETE /v1/tenants/{name}": permitOperate,
 	"GET /v1/quotas":            permitRead,
-	"GET /v1/quotas/{name}":   permitRead,
-	"PATCH /v1/quotas/{name}": permitOperate,
+	"GET /v1/quotas/{name}":     permitRead,
+	"PATCH /v1/quotas/{name}":   permitOperate,
 
 	"GET /v1/cluster/rightsizing": permitRead,
 	"GET /v1/events":              permitRead,

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"evenkeel/api/v1"
 	"evenkeel/test/site"
@@ -447,4 +448,57 @@ func TestTokensOfTenants(t *testing.T) {
 		x.want(422, "POST", "/v1/tokens", `{"name":"ci","role":"viewer"}`, "admin")
 		x.want(404, "POST", "/v1/tokens", `{"name":"ci","role":"viewer","tenant":"none"}`, "admin")
 	})
+}
+
+// A tenant that is made again under the name of a deleted one is another tenant: it sees no operation and no event of the old one, and
+// an idempotency key that the old one used is new.
+func TestTenantMadeAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 1, 2)
+		m := mark("film")
+		spec := `{"name":"` + m + `","groups":[{"name":"a","cpu":0.1,"memory":"512MiB"}]}`
+		x.want(202, "DELETE", "/v1/virtual-clusters/"+m, "", "film owner")
+		x.gone("film", m)
+		if resp, body := x.as("film owner", "POST", "/v1/virtual-clusters", spec, "Idempotency-Key", "one"); resp.StatusCode != 202 {
+			t.Fatalf("create: %s %s", resp.Status, body)
+		}
+		x.want(202, "DELETE", "/v1/virtual-clusters/"+m, "", "film owner")
+		x.gone("film", m)
+		var tokens v1.List[v1.Token]
+		must(t, json.Unmarshal([]byte(x.want(200, "GET", "/v1/tokens?tenant=film", "", "admin")), &tokens))
+		for _, token := range tokens.Items {
+			x.want(200, "DELETE", "/v1/tokens/"+token.ID, "", "admin")
+		}
+		x.want(204, "DELETE", "/v1/tenants/film", "", "operator")
+		x.want(201, "POST", "/v1/tenants", `{"name":"film"}`, "operator")
+		x.makeToken("film owner", `{"name":"new","role":"owner","tenant":"film"}`, "film")
+		for _, at := range []string{"/v1/operations", "/v1/events?follow=false&after=0", "/v1/events?follow=false"} {
+			if got := x.want(200, "GET", at, "", "film owner"); strings.Contains(got, m) {
+				t.Errorf("%s shows what was the old tenant's: %s", at, got)
+			}
+		}
+		x.want(404, "GET", "/v1/operations/"+x.op["film"], "", "film owner")
+		resp, body := x.as("film owner", "POST", "/v1/virtual-clusters", spec, "Idempotency-Key", "one")
+		if resp.StatusCode != 202 || strings.Contains(body, `"replayed":true`) {
+			t.Errorf("a key that the old tenant used: %s %s", resp.Status, body)
+		}
+		if got := x.want(200, "GET", "/v1/events?follow=false&after=0", "", "film owner"); !strings.Contains(got, `"seq":1,`) || !strings.Contains(got, "vc-created") {
+			t.Errorf("events of the new tenant: %s", got)
+		}
+		if resp, body := x.as("operator", "POST", "/v1/virtual-clusters?tenant=film", spec, "Idempotency-Key", "one"); resp.StatusCode != 200 {
+			t.Errorf("its key, sent again by an operator: %s %s", resp.Status, body)
+		}
+	})
+}
+
+// gone waits until nothing is left of a virtual cluster.
+func (x *tenancy) gone(tenant, name string) {
+	x.t.Helper()
+	for range 60 {
+		if resp, _ := x.as("admin", "GET", "/v1/virtual-clusters/"+name+"?tenant="+tenant, ""); resp.StatusCode == 404 {
+			return
+		}
+		time.Sleep(time.Second) // sleep: in the bubble
+	}
+	x.t.Fatalf("%s of %s is still there", name, tenant)
 }
