@@ -404,7 +404,7 @@ func TestQuotasOfTenants(t *testing.T) {
 // A suspended tenant's tokens are refused, what runs goes on, and it can be resumed. One that owns something is not deleted.
 func TestSuspendedTenant(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		x := startTenants(t, 1, 2)
+		x := startTenants(t, 1, 1)
 		x.want(200, "PATCH", "/v1/tenants/film", `{"state":"suspended"}`, "operator")
 		resp, body := x.as("film owner", "GET", "/v1/vms", "")
 		if p := problemIn(t, resp, body); p.Type != v1.ProblemSuspended {
@@ -416,6 +416,29 @@ func TestSuspendedTenant(t *testing.T) {
 		}
 		x.want(409, "DELETE", "/v1/tenants/film", "", "operator")
 		x.want(200, "PATCH", "/v1/tenants/film", `{"state":"active"}`, "operator")
+		// What waits when its tenant is suspended does not start until the tenant is active again, while that of others does.
+		x.want(202, "POST", "/v1/virtual-clusters", `{"name":"all","groups":[{"name":"a","cpu":0.1,"memory":"7GiB"}]}`, "operator")
+		for _, tenant := range []string{"film", "acme"} {
+			x.want(202, "POST", "/v1/virtual-clusters?tenant="+tenant, `{"name":"waits","onFull":"queue","groups":[{"name":"a","cpu":0.1,"memory":"4GiB"}]}`, "operator")
+		}
+		x.want(200, "PATCH", "/v1/tenants/film", `{"state":"suspended"}`, "operator")
+		x.want(202, "DELETE", "/v1/virtual-clusters/all", "", "operator")
+		states := func() (out [2]string) {
+			time.Sleep(time.Minute) // sleep: in the bubble, until the queue is tried
+			for i, tenant := range []string{"film", "acme"} {
+				var vc v1.VirtualCluster
+				must(t, json.Unmarshal([]byte(x.want(200, "GET", "/v1/virtual-clusters/waits?tenant="+tenant, "", "operator")), &vc))
+				out[i] = vc.State
+			}
+			return out
+		}
+		if got := states(); got != [2]string{"queued", "running"} {
+			t.Errorf("what waits of the suspended and of the active tenant: %v", got)
+		}
+		x.want(200, "PATCH", "/v1/tenants/film", `{"state":"active"}`, "operator")
+		if got := states(); got != [2]string{"running", "running"} {
+			t.Errorf("once it is active: %v", got)
+		}
 		x.want(200, "GET", "/v1/vms", "", "film owner")
 		x.want(404, "PATCH", "/v1/tenants/none", `{"state":"active"}`, "operator")
 		x.want(201, "POST", "/v1/tenants", `{"name":"short"}`, "operator")

@@ -143,6 +143,17 @@ func (s *Snapshot) Tenant(name string) (Tenant, bool) {
 	return Tenant{Name: DefaultTenant}, name == DefaultTenant
 }
 
+// SuspendedTenants returns the names of those that are suspended, in order.
+func (s *Snapshot) SuspendedTenants() (names []string) {
+	each(s, func(t *Tenant) bool {
+		if t.Suspended {
+			names = append(names, t.Name)
+		}
+		return true
+	}, tTenants, "id")
+	return names
+}
+
 // QuotaDefaults is the row of that name.
 func (s *Snapshot) QuotaDefaults() Tenant {
 	t, ok := first[Tenant](s, tTenants, "id", QuotaDefaults)
