@@ -284,3 +284,37 @@ func TestTenantMadeAgainBeforeARestore(t *testing.T) {
 		}
 	}
 }
+
+// A tenant without a quota does not use up the tokens of the cluster or of another tenant.
+func TestTokensOfTenantsAreLimited(t *testing.T) {
+	k := small(t, 1)
+	putTenant(t, k, state.Tenant{Name: "film", Quota: map[state.QuotaKey]state.Limit{"tokens": state.Unlimited}})
+	putTenant(t, k, state.Tenant{Name: "acme"})
+	of := func(tenant string, n int) error {
+		row := state.Token{ID: fmt.Sprintf("%016x", n), Hash: strings.Repeat("0", 64), Name: "ci", Role: state.RoleAdmin, Tenant: tenant}
+		if tenant != "" {
+			row.Role = state.RoleViewer
+		}
+		return k.apply(t, state.KindAdminToken, row)
+	}
+	made, err := 0, error(nil)
+	for ; err == nil && made <= state.MaxTokens; made++ {
+		err = of("film", made)
+	}
+	if !errors.Is(err, state.ErrQuota) || made != 101 {
+		t.Errorf("token %d of film: %v", made, err)
+	}
+	for i, tenant := range []string{"acme", "default"} {
+		if err := of(tenant, 2000+i); err != nil {
+			t.Errorf("a token of %s: %v", tenant, err)
+		}
+	}
+	for n := range state.MaxTokens {
+		if err = of("", 3000+n); err != nil {
+			t.Fatalf("token %d of the cluster: %v", n, err)
+		}
+	}
+	if err = of("", 5000); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("one token more than the cluster keeps: %v", err)
+	}
+}
