@@ -47,9 +47,6 @@ type scopedView struct {
 // scoped is the view for a request on what belongs to tenants.
 func (s *Server) scoped(ctx context.Context, t TenantParams, r ReadParams) (scopedView, error) {
 	principal := principalOf(ctx)
-	if principal.of() != "" && r.Consistency == "stale" && s.opts.Members != nil && !s.opts.Members.CaughtUp() {
-		return scopedView{}, noLeader("this server has not heard from the leader: ask another one, or try again")
-	}
 	v, err := s.viewOfAny(ctx, r.Consistency)
 	if err != nil {
 		return scopedView{}, err

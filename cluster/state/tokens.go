@@ -68,12 +68,12 @@ type TokenUse struct {
 
 // Limits of tokens.
 const (
-	MaxTokens    = 1000 // rows of the cluster's own
+	MaxTokens = 1000 // rows of the cluster's own
 	// maxTenantTokens is how many tokens a tenant may have, whatever its quota. They do not count against MaxTokens: no tenant keeps
 	// operators, or another tenant, from making tokens, and none finds out how many others have.
 	maxTenantTokens = 100
-	maxTokenName = 63   // bytes
-	maxMadeBy    = 200  // bytes
+	maxTokenName    = 63  // bytes
+	maxMadeBy       = 200 // bytes
 
 	// keepEndedTokens is how long the row of a token stays after its end.
 	keepEndedTokens = 7 * 24 * time.Hour
