@@ -525,3 +525,26 @@ func (x *tenancy) gone(tenant, name string) {
 	}
 	x.t.Fatalf("%s of %s is still there", name, tenant)
 }
+
+// An audit record says which tenant its caller is of: names of objects are names in it, and names of tokens are its choice.
+func TestAuditNamesTenant(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 1, 1)
+		var made v1.Token
+		must(t, json.Unmarshal([]byte(x.want(201, "POST", "/v1/tokens", `{"name":"operator","role":"editor"}`, "film owner")), &made))
+		x.token["impostor"] = made.Token
+		spec := `{"name":"web","groups":[{"name":"a","cpu":0.1,"memory":"256MiB"}]}`
+		x.want(202, "POST", "/v1/virtual-clusters", spec, "operator")
+		x.want(202, "POST", "/v1/virtual-clusters", spec, "impostor")
+		x.want(202, "DELETE", "/v1/virtual-clusters/web", "", "impostor")
+		var log v1.AuditList
+		must(t, json.Unmarshal([]byte(x.want(200, "GET", "/v1/audit?object=web", "", "auditor")), &log))
+		var tenants []string
+		for _, r := range log.Items {
+			tenants = append(tenants, r.Verb+" "+r.Actor.Tenant)
+		}
+		if want := []string{"createVirtualCluster ", "createVirtualCluster film", "deleteVirtualCluster film"}; !slices.Equal(tenants, want) {
+			t.Errorf("records of web: %q, want %q", tenants, want)
+		}
+	})
+}
