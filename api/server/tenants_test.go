@@ -396,6 +396,12 @@ func TestQuotasOfTenants(t *testing.T) {
 		}
 		x.want(422, "PATCH", "/v1/quotas/film", `{"limits":{"gpus":"1"}}`, "operator")
 		x.want(422, "PATCH", "/v1/quotas/film", `{"limits":{"memory":"-1"}}`, "operator")
+		// A tenant whose virtual clusters may not wait starts what fits.
+		x.want(200, "PATCH", "/v1/quotas/acme", `{"limits":{"queued":"0"}}`, "operator")
+		x.want(202, "POST", "/v1/virtual-clusters/"+mark("acme")+"/stop", "", "acme editor")
+		time.Sleep(10 * time.Second) // sleep: in the bubble, until it is stopped
+		x.want(200, "POST", "/v1/virtual-clusters/"+mark("acme")+"/start?dryRun=true", "", "acme editor")
+		x.want(202, "POST", "/v1/virtual-clusters/"+mark("acme")+"/start", "", "acme editor")
 		x.want(200, "PATCH", "/v1/quotas/*", `{"limits":{"vcs":"1"}}`, "operator")
 		x.want(403, "POST", "/v1/virtual-clusters", `{"name":"more","groups":[{"name":"a","cpu":0.1,"memory":"512MiB"}]}`, "acme editor")
 	})
