@@ -283,8 +283,9 @@ func (w *writer) tenantsSince(now *Snapshot) {
 // OwnerOf returns the tenant that an event belongs to; "" for those of the cluster. It is decided by what the event is about, and
 // an object that is not listed here is the cluster's.
 func (e Event) OwnerOf() string {
-	switch e.Object {
-	case "vc", "vm":
+	switch {
+	case e.Kind == "vm-unmanaged": // its name is an id that the state does not know: it may have been anybody's
+	case e.Object == "vc", e.Object == "vm":
 		tenant, _ := SplitName(e.Name)
 		return tenant
 	}

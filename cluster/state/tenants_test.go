@@ -318,3 +318,27 @@ func TestTokensOfTenantsAreLimited(t *testing.T) {
 		t.Errorf("one token more than the cluster keeps: %v", err)
 	}
 }
+
+// An event about a VM that the state does not know is the cluster's: its name does not say whose it was.
+func TestUnknownVMsAreNobodys(t *testing.T) {
+	for kind, want := range map[string]string{"vm-unmanaged": "", "vm-running": state.DefaultTenant} {
+		if owner := (state.Event{Kind: kind, Object: "vm", Name: "01J"}).OwnerOf(); owner != want {
+			t.Errorf("%s is of %q, want %q", kind, owner, want)
+		}
+	}
+}
+
+// A plan for a host that was removed meanwhile is one to make again. To a tenant, an answer that something is not found would name the
+// host.
+func TestPlanForHostThatIsGone(t *testing.T) {
+	k := small(t, 1)
+	for _, affected := range [][]string{{"h1", "h9"}, {"h1"}} {
+		p := planOf(k.Snapshot(), "a", 0.25, gib, "h1")
+		if p.AffectedHosts = affected; len(affected) == 1 {
+			p.VMs[0].Host = "h9"
+		}
+		if err := k.apply(t, state.KindPlan, p); !errors.Is(err, state.ErrConflict) || errors.Is(err, state.ErrNotFound) {
+			t.Errorf("hosts %v: %v", affected, err)
+		}
+	}
+}
