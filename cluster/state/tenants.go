@@ -284,7 +284,7 @@ func (w *writer) tenantsSince(now *Snapshot) {
 // an object that is not listed here is the cluster's.
 func (e Event) OwnerOf() string {
 	switch {
-	case e.Kind == "vm-unmanaged": // its name is an id that the state does not know: it may have been anybody's
+	case e.Kind == "vm-unmanaged": // its name is an id that the state does not know: its owner is not known
 	case e.Object == "vc", e.Object == "vm":
 		tenant, _ := SplitName(e.Name)
 		return tenant
