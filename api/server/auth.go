@@ -179,7 +179,7 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // before, it is that of strangers
 		}
 		ctx := context.WithValue(r.Context(), principalKey{}, principal)
-		ctx = asks(ctx, audit.Actor{ID: principal.actor(), Name: principal.Name, Client: r.RemoteAddr, Request: requestID(ctx)})
+		ctx = asks(ctx, audit.Actor{ID: principal.actor(), Name: principal.Name, Tenant: principal.Tenant, Client: r.RemoteAddr, Request: requestID(ctx)})
 		r = r.WithContext(ctx)
 		if route == "" {
 			s.refuseBody(w, r, s.nothingAt(w, r))

@@ -221,6 +221,9 @@ func (s *Server) endOf(id string, until time.Time, now time.Time) error {
 	if row.Tenant != "" && s.cluster.Suspended(row.Tenant) {
 		return suspended(row.Tenant)
 	}
+	if row.Tenant != "" && !s.knowsRights() { // the right may have ended; a change that is under way may still be carried out
+		return newProblem(http.StatusGatewayTimeout, v1.ProblemTimeout, "this server lost the leader while the request ran, which may still be carried out")
+	}
 	if (state.Token{Until: until}).Ended(now) {
 		return newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, "the token expired while this request ran")
 	}

@@ -31,6 +31,9 @@ type scope struct {
 	// restricted: the principal is of the tenant. It sees nothing of hosts, of the log and of other tenants.
 	restricted bool
 	salt       string // of the tenant: makes ETags that do not tell the index of the log
+	// since is the index of the log at which the tenant was made; 0 for the default one. What is older was of a tenant of that name
+	// that was deleted.
+	since uint64
 	// maxPriority that a restricted request may give a virtual cluster.
 	maxPriority int
 }
@@ -44,9 +47,6 @@ type scopedView struct {
 // scoped is the view for a request on what belongs to tenants.
 func (s *Server) scoped(ctx context.Context, t TenantParams, r ReadParams) (scopedView, error) {
 	principal := principalOf(ctx)
-	if principal.of() != "" && r.Consistency == "stale" && s.opts.Members != nil && !s.opts.Members.CaughtUp() {
-		return scopedView{}, noLeader("this server has not heard from the leader: ask another one, or try again")
-	}
 	v, err := s.viewOfAny(ctx, r.Consistency)
 	if err != nil {
 		return scopedView{}, err
@@ -72,7 +72,7 @@ func scopeOf(p *principal, asked string, v *leader.View) (scope, error) {
 		if !there || row.Suspended {
 			return scope{}, suspended(own)
 		}
-		return scope{tenant: own, restricted: true, salt: row.Salt, maxPriority: row.MaxPriority}, nil
+		return scope{tenant: own, restricted: true, salt: row.Salt, since: sinceOfTenant(row), maxPriority: row.MaxPriority}, nil
 	}
 	switch asked {
 	case allTenants:
@@ -80,10 +80,19 @@ func scopeOf(p *principal, asked string, v *leader.View) (scope, error) {
 	case "":
 		asked = state.DefaultTenant
 	}
-	if _, there := v.Tenant(asked); !there {
+	row, there := v.Tenant(asked)
+	if !there {
 		return scope{}, noTenant(asked)
 	}
-	return scope{tenant: asked}, nil
+	return scope{tenant: asked, since: sinceOfTenant(row)}, nil
+}
+
+// sinceOfTenant is scope.since. The default tenant is there from the beginning, whenever its row was made.
+func sinceOfTenant(t state.Tenant) uint64 {
+	if t.Name == state.DefaultTenant {
+		return 0
+	}
+	return t.CreateIndex
 }
 
 func noTenant(name string) error { return notFound("there is no tenant %q", name) }
@@ -155,12 +164,12 @@ func (x scopedView) call(p CallParams, full string) (leader.Call, error) {
 }
 
 // key is the idempotency key of a request among those of all tenants. A header holds no control character, so that no key of one
-// tenant is that of another.
+// tenant is that of another. A tenant that is made again under the name of a deleted one has keys of its own.
 func (sc scope) key(key string) string {
 	if key == "" || sc.tenant == state.DefaultTenant || sc.tenant == "" {
 		return key
 	}
-	return sc.tenant + "\x1f" + key
+	return fmt.Sprintf("%s.%d\x1f%s", sc.tenant, sc.since, key)
 }
 
 func (x scopedView) vcs() []state.VC {
@@ -209,7 +218,7 @@ func (sc scope) seesOperation(op state.Operation) bool {
 	if op.VC == "" {
 		return !sc.restricted && (sc.tenant == "" || sc.tenant == state.DefaultTenant)
 	}
-	return sc.owns(op.Name)
+	return sc.owns(op.Name) && !(sc.restricted && op.Index < sc.since)
 }
 
 func (x scopedView) findOperation(id string) (state.Operation, error) {
@@ -522,7 +531,8 @@ func (sc scope) event(e state.Event) (v1.Event, bool) {
 	text, shown := eventTexts[e.Kind]
 	out.Seq, out.Index, out.Text = e.TenantSeq, 0, text
 	_, out.Name = sc.names(e.Name)
-	return out, shown && e.TenantSeq > 0
+	_, counts := sc.eventNumber(e)
+	return out, shown && counts
 }
 
 // eventNumber is the number that an event has in the scope; false: the scope does not count it.
@@ -530,7 +540,7 @@ func (sc scope) eventNumber(e state.Event) (uint64, bool) {
 	if !sc.restricted {
 		return e.Seq, true
 	}
-	return e.TenantSeq, e.TenantSeq > 0 && e.OwnerOf() == sc.tenant
+	return e.TenantSeq, e.TenantSeq > 0 && e.OwnerOf() == sc.tenant && e.Index >= sc.since
 }
 
 // lastEvent is the number of the newest event.

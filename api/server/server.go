@@ -216,7 +216,21 @@ func (s *Server) view(ctx context.Context, consistency string) (*leader.View, er
 	return s.viewOfAny(ctx, consistency)
 }
 
+// knowsRights says whether this server's state has the rights of now, up to some seconds ago.
+func (s *Server) knowsRights() bool {
+	if s.opts.Members == nil {
+		return true
+	}
+	here, address := s.opts.Members.Leader()
+	return here || address != "" && s.opts.Members.CaughtUp()
+}
+
+// viewOfAny is view for principals of tenants, too. A server that does not know of the leader does not know of rights that ended: it
+// answers tenants nothing, stale or not.
 func (s *Server) viewOfAny(ctx context.Context, consistency string) (*leader.View, error) {
+	if principalOf(ctx).of() != "" && !s.knowsRights() {
+		return nil, noLeader("this server has not heard from the leader: ask another one, or try again")
+	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	seen, _ := ctx.Value(seenKey{}).(*seen)

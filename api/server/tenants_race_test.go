@@ -35,9 +35,9 @@ func (x *tenancy) do(server, token, method, path, body string) (int, string) {
 }
 
 // follow opens a tenant's event stream on a server. It sends each line that holds an event, and closes the channel at its end.
-func (x *tenancy) follow(server, who string) <-chan string {
+func (x *tenancy) follow(server, who string, parameters ...string) <-chan string {
 	x.t.Helper()
-	r, err := http.NewRequestWithContext(x.t.Context(), http.MethodGet, "https://"+x.Address(server)+"/v1/events?after=0", nil)
+	r, err := http.NewRequestWithContext(x.t.Context(), http.MethodGet, "https://"+x.Address(server)+query("/v1/events?after=0", parameters...), nil)
 	must(x.t, err)
 	r.Header.Set("Authorization", "Bearer "+x.token[who])
 	resp, err := x.http.Do(r)
@@ -92,6 +92,40 @@ func TestStreamsOfTenants(t *testing.T) {
 				t.Errorf("%s: only %d events", tenant, seen)
 			}
 		}
+	})
+}
+
+// A server that lost the leader does not hear of rights that end. It answers tenants nothing, not even stale, and ends their streams;
+// roles of the cluster still get what it knows.
+func TestServerWithoutLeaderServesNoTenant(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 3, 3)
+		_, follower := x.leads()
+		lines := x.follow(follower, "film viewer", "consistency=stale")
+		paths := []string{"/v1/vms", "/v1/virtual-clusters", "/v1/tenants/film", "/v1/quotas", "/v1/images", "/v1/tokens", "/v1/operations"}
+		ask := func(who string, want int) {
+			t.Helper()
+			for _, at := range paths {
+				if status, body := x.do(follower, x.token[who], "GET", at+"?consistency=stale", ""); status != want {
+					t.Errorf("%s as %s: %d %s, want %d", at, who, status, body, want)
+				}
+			}
+		}
+		ask("film owner", 200)
+		for _, name := range []string{"h1", "h2", "h3"} {
+			if name != follower {
+				must(t, x.Stop(name))
+			}
+		}
+		begun := time.Now()
+		for range lines { // until it ends
+		}
+		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("the stream ended %s after the servers that led and voted", took)
+		}
+		time.Sleep(5*time.Second - time.Since(begun)) // sleep: in the bubble
+		ask("film owner", 503)
+		ask("admin", 200)
 	})
 }
 

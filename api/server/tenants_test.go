@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"evenkeel/api/v1"
 	"evenkeel/test/site"
@@ -395,6 +396,12 @@ func TestQuotasOfTenants(t *testing.T) {
 		}
 		x.want(422, "PATCH", "/v1/quotas/film", `{"limits":{"gpus":"1"}}`, "operator")
 		x.want(422, "PATCH", "/v1/quotas/film", `{"limits":{"memory":"-1"}}`, "operator")
+		// A tenant whose virtual clusters may not wait starts what fits.
+		x.want(200, "PATCH", "/v1/quotas/acme", `{"limits":{"queued":"0"}}`, "operator")
+		x.want(202, "POST", "/v1/virtual-clusters/"+mark("acme")+"/stop", "", "acme editor")
+		time.Sleep(10 * time.Second) // sleep: in the bubble, until it is stopped
+		x.want(200, "POST", "/v1/virtual-clusters/"+mark("acme")+"/start?dryRun=true", "", "acme editor")
+		x.want(202, "POST", "/v1/virtual-clusters/"+mark("acme")+"/start", "", "acme editor")
 		x.want(200, "PATCH", "/v1/quotas/*", `{"limits":{"vcs":"1"}}`, "operator")
 		x.want(403, "POST", "/v1/virtual-clusters", `{"name":"more","groups":[{"name":"a","cpu":0.1,"memory":"512MiB"}]}`, "acme editor")
 	})
@@ -403,7 +410,7 @@ func TestQuotasOfTenants(t *testing.T) {
 // A suspended tenant's tokens are refused, what runs goes on, and it can be resumed. One that owns something is not deleted.
 func TestSuspendedTenant(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		x := startTenants(t, 1, 2)
+		x := startTenants(t, 1, 1)
 		x.want(200, "PATCH", "/v1/tenants/film", `{"state":"suspended"}`, "operator")
 		resp, body := x.as("film owner", "GET", "/v1/vms", "")
 		if p := problemIn(t, resp, body); p.Type != v1.ProblemSuspended {
@@ -415,6 +422,29 @@ func TestSuspendedTenant(t *testing.T) {
 		}
 		x.want(409, "DELETE", "/v1/tenants/film", "", "operator")
 		x.want(200, "PATCH", "/v1/tenants/film", `{"state":"active"}`, "operator")
+		// What waits when its tenant is suspended does not start until the tenant is active again, while that of others does.
+		x.want(202, "POST", "/v1/virtual-clusters", `{"name":"all","groups":[{"name":"a","cpu":0.1,"memory":"7GiB"}]}`, "operator")
+		for _, tenant := range []string{"film", "acme"} {
+			x.want(202, "POST", "/v1/virtual-clusters?tenant="+tenant, `{"name":"waits","onFull":"queue","groups":[{"name":"a","cpu":0.1,"memory":"4GiB"}]}`, "operator")
+		}
+		x.want(200, "PATCH", "/v1/tenants/film", `{"state":"suspended"}`, "operator")
+		x.want(202, "DELETE", "/v1/virtual-clusters/all", "", "operator")
+		states := func() (out [2]string) {
+			time.Sleep(time.Minute) // sleep: in the bubble, until the queue is tried
+			for i, tenant := range []string{"film", "acme"} {
+				var vc v1.VirtualCluster
+				must(t, json.Unmarshal([]byte(x.want(200, "GET", "/v1/virtual-clusters/waits?tenant="+tenant, "", "operator")), &vc))
+				out[i] = vc.State
+			}
+			return out
+		}
+		if got := states(); got != [2]string{"queued", "running"} {
+			t.Errorf("what waits of the suspended and of the active tenant: %v", got)
+		}
+		x.want(200, "PATCH", "/v1/tenants/film", `{"state":"active"}`, "operator")
+		if got := states(); got != [2]string{"running", "running"} {
+			t.Errorf("once it is active: %v", got)
+		}
 		x.want(200, "GET", "/v1/vms", "", "film owner")
 		x.want(404, "PATCH", "/v1/tenants/none", `{"state":"active"}`, "operator")
 		x.want(201, "POST", "/v1/tenants", `{"name":"short"}`, "operator")
@@ -446,5 +476,81 @@ func TestTokensOfTenants(t *testing.T) {
 		x.want(403, "POST", "/v1/tokens", `{"name":"ci","role":"viewer"}`, "film editor")
 		x.want(422, "POST", "/v1/tokens", `{"name":"ci","role":"viewer"}`, "admin")
 		x.want(404, "POST", "/v1/tokens", `{"name":"ci","role":"viewer","tenant":"none"}`, "admin")
+	})
+}
+
+// A tenant that is made again under the name of a deleted one is another tenant: it sees no operation and no event of the old one, and
+// an idempotency key that the old one used is new.
+func TestTenantMadeAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 1, 2)
+		m := mark("film")
+		spec := `{"name":"` + m + `","groups":[{"name":"a","cpu":0.1,"memory":"512MiB"}]}`
+		x.want(202, "DELETE", "/v1/virtual-clusters/"+m, "", "film owner")
+		x.gone("film", m)
+		if resp, body := x.as("film owner", "POST", "/v1/virtual-clusters", spec, "Idempotency-Key", "one"); resp.StatusCode != 202 {
+			t.Fatalf("create: %s %s", resp.Status, body)
+		}
+		x.want(202, "DELETE", "/v1/virtual-clusters/"+m, "", "film owner")
+		x.gone("film", m)
+		var tokens v1.List[v1.Token]
+		must(t, json.Unmarshal([]byte(x.want(200, "GET", "/v1/tokens?tenant=film", "", "admin")), &tokens))
+		for _, token := range tokens.Items {
+			x.want(200, "DELETE", "/v1/tokens/"+token.ID, "", "admin")
+		}
+		x.want(204, "DELETE", "/v1/tenants/film", "", "operator")
+		x.want(201, "POST", "/v1/tenants", `{"name":"film"}`, "operator")
+		x.makeToken("film owner", `{"name":"new","role":"owner","tenant":"film"}`, "film")
+		for _, at := range []string{"/v1/operations", "/v1/events?follow=false&after=0", "/v1/events?follow=false"} {
+			if got := x.want(200, "GET", at, "", "film owner"); strings.Contains(got, m) {
+				t.Errorf("%s shows what was the old tenant's: %s", at, got)
+			}
+		}
+		x.want(404, "GET", "/v1/operations/"+x.op["film"], "", "film owner")
+		resp, body := x.as("film owner", "POST", "/v1/virtual-clusters", spec, "Idempotency-Key", "one")
+		if resp.StatusCode != 202 || strings.Contains(body, `"replayed":true`) {
+			t.Errorf("a key that the old tenant used: %s %s", resp.Status, body)
+		}
+		if got := x.want(200, "GET", "/v1/events?follow=false&after=0", "", "film owner"); !strings.Contains(got, `"seq":1,`) || !strings.Contains(got, "vc-created") {
+			t.Errorf("events of the new tenant: %s", got)
+		}
+		if resp, body := x.as("operator", "POST", "/v1/virtual-clusters?tenant=film", spec, "Idempotency-Key", "one"); resp.StatusCode != 200 {
+			t.Errorf("its key, sent again by an operator: %s %s", resp.Status, body)
+		}
+	})
+}
+
+// gone waits until nothing is left of a virtual cluster.
+func (x *tenancy) gone(tenant, name string) {
+	x.t.Helper()
+	for range 60 {
+		if resp, _ := x.as("admin", "GET", "/v1/virtual-clusters/"+name+"?tenant="+tenant, ""); resp.StatusCode == 404 {
+			return
+		}
+		time.Sleep(time.Second) // sleep: in the bubble
+	}
+	x.t.Fatalf("%s of %s is still there", name, tenant)
+}
+
+// An audit record says which tenant its caller is of: names of objects are names in it, and names of tokens are its choice.
+func TestAuditNamesTenant(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 1, 1)
+		var made v1.Token
+		must(t, json.Unmarshal([]byte(x.want(201, "POST", "/v1/tokens", `{"name":"operator","role":"editor"}`, "film owner")), &made))
+		x.token["impostor"] = made.Token
+		spec := `{"name":"web","groups":[{"name":"a","cpu":0.1,"memory":"256MiB"}]}`
+		x.want(202, "POST", "/v1/virtual-clusters", spec, "operator")
+		x.want(202, "POST", "/v1/virtual-clusters", spec, "impostor")
+		x.want(202, "DELETE", "/v1/virtual-clusters/web", "", "impostor")
+		var log v1.AuditList
+		must(t, json.Unmarshal([]byte(x.want(200, "GET", "/v1/audit?object=web", "", "auditor")), &log))
+		var tenants []string
+		for _, r := range log.Items {
+			tenants = append(tenants, r.Verb+" "+r.Actor.Tenant)
+		}
+		if want := []string{"createVirtualCluster ", "createVirtualCluster film", "deleteVirtualCluster film"}; !slices.Equal(tenants, want) {
+			t.Errorf("records of web: %q, want %q", tenants, want)
+		}
 	})
 }

@@ -26,6 +26,7 @@ type AuditRecord struct {
 type AuditActor struct {
 	ID      string `json:"id" doc:"token:ID, oidc:SUBJECT of OpenID Connect, certificate:SERIAL of a member, local for root on a host's own socket, empty for one that is not authenticated."`
 	Name    string `json:"name,omitempty" doc:"Of the token or member."`
+	Tenant  string `json:"tenant,omitempty" doc:"Tenant that it is of, whose the object then is; left out: the cluster."`
 	Client  string `json:"client,omitempty" doc:"Address that the request came from."`
 	Request string `json:"request,omitempty" doc:"X-Request-Id. Clients choose it, so it may repeat."`
 }

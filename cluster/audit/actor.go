@@ -11,6 +11,8 @@ type Actor struct {
 	ID string `json:"id"`
 	// Name of the token or member, as its maker wrote it.
 	Name string `json:"name,omitempty"`
+	// Tenant that it is of; "": the cluster. The object of its request is then one of that tenant.
+	Tenant string `json:"tenant,omitempty"`
 	// Client is the address that the request came from, host:port.
 	Client string `json:"client,omitempty"`
 	// Request is the id of the request (X-Request-Id).

@@ -60,7 +60,7 @@ func OutcomeOf(status int) string {
 	return Ok
 }
 
-// Bounds of a record's fields, bytes. maxLine bounds a whole line: 11 fields at their bounds, where JSON writes
+// Bounds of a record's fields, bytes. maxLine bounds a whole line: 12 fields at their bounds, where JSON writes
 // no byte as more than two.
 const (
 	maxField  = 256
@@ -70,7 +70,7 @@ const (
 
 // bounded returns the record in a form that is safe to write and to show: every field has its bound and no control characters.
 func (r Record) bounded() Record {
-	for _, f := range []*string{&r.Server, &r.Actor.ID, &r.Actor.Name, &r.Actor.Client, &r.Actor.Request, &r.Verb, &r.Object.Kind, &r.Object.Name, &r.Outcome} {
+	for _, f := range []*string{&r.Server, &r.Actor.ID, &r.Actor.Name, &r.Actor.Tenant, &r.Actor.Client, &r.Actor.Request, &r.Verb, &r.Object.Kind, &r.Object.Name, &r.Outcome} {
 		*f = Printable(*f, maxField)
 	}
 	r.Detail = Printable(r.Detail, maxDetail)

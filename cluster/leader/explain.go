@@ -29,6 +29,9 @@ func Explain(v *View, vc state.VC) Explanation {
 		if vc.Decision.Preempted {
 			say("%s", vc.Decision.Summary)
 		}
+		if tenant, _ := state.SplitName(vc.Name); suspended(v.Snapshot, tenant) {
+			say("tenant %s is suspended: nothing of it starts", tenant)
+		}
 		v.fill()
 		out.Decision = admission.Consider(v.Snapshot, vc, v.withMargin(placement.Env{Now: v.now, NewID: func() string { return "" }, Pools: poolsOf(v.live),
 			Lists: listerOf(maps.All(v.live))}))

@@ -70,11 +70,12 @@ func (t *term) due(now time.Time) <-chan time.Time {
 }
 
 // planInputs are what plans depend on: the placement index, the settings, the hosts that are unavailable or awaited, whether a
-// plan is moving VMs, whether some preempted VMs have waited for long enough, and what bars VMs from hosts on which migrations
-// left them.
+// plan is moving VMs, whether some preempted VMs have waited for long enough, what bars VMs from hosts on which migrations
+// left them, and the tenants that are suspended.
 type planInputs struct {
 	index, settings      uint64
 	unavailable, awaited string
+	suspended            string
 	moves                bool
 	again                uint64 // see shapes
 	relisted             uint64
@@ -82,7 +83,7 @@ type planInputs struct {
 
 func (t *term) inputsOf(s *state.Snapshot, env placement.Env) planInputs {
 	m, _ := s.Meta()
-	return planInputs{s.PlacementIndex(), m.SettingsIndex, namesOf(env.Unavailable), strings.Join(env.Awaited, " "), t.moves.Running(), t.evaluations.Load(), t.relisted.Load()}
+	return planInputs{s.PlacementIndex(), m.SettingsIndex, namesOf(env.Unavailable), strings.Join(env.Awaited, " "), strings.Join(s.SuspendedTenants(), " "), t.moves.Running(), t.evaluations.Load(), t.relisted.Load()}
 }
 
 // stage proposes one plan, if there is one to propose. idle are the inputs for which there last was none: most changes of the

@@ -78,7 +78,9 @@ func (c *Service) DropTenant(ctx context.Context, name, by string, dryRun bool) 
 }
 
 // Suspended says whether a tenant is suspended or gone, as this server's state has it.
-func (c *Service) Suspended(tenant string) bool {
-	t, there := c.o.State.Snapshot().Tenant(tenant)
+func (c *Service) Suspended(tenant string) bool { return suspended(c.o.State.Snapshot(), tenant) }
+
+func suspended(s *state.Snapshot, tenant string) bool {
+	t, there := s.Tenant(tenant)
 	return !there || t.Suspended
 }

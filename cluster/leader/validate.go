@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/state"
 )
 
@@ -65,8 +66,8 @@ func complete(s *state.Snapshot, set state.Settings, vc state.VC) (state.VC, err
 		g.Role = cmp.Or(g.Role, "core")
 		g.Disk.Pool = cmp.Or(g.Disk.Pool, set.Pool)
 		checkSize(&f, at, set, *g)
-		checkOpen(&f, at, set, vc.Name, *g)
 		checkBoot(&f, at, s, set, g)
+		checkOpen(&f, at, s, set, vc.Name, *g)
 		if g.Disk.Size > maxMemory {
 			f.add(at+"disk.size", g.Disk.Size, "must be at most %d TiB", maxMemory>>40)
 		}
@@ -90,12 +91,12 @@ func complete(s *state.Snapshot, set state.Settings, vc state.VC) (state.VC, err
 
 // checkOpen checks that the tenant of a VC may name the network and the pool of a group. What is another tenant's, and what does not
 // exist, are answered alike.
-func checkOpen(f *faults, at string, set state.Settings, name string, g state.Group) {
+func checkOpen(f *faults, at string, s *state.Snapshot, set state.Settings, name string, g state.Group) {
 	tenant, _ := state.SplitName(name)
 	if g.Network != "" && !state.MayName(set.Networks, tenant, g.Network, state.DefaultNetwork) {
 		f.add(at+"network", g.Network, "is not open to this tenant; an operator can open it (the setting networks)")
 	}
-	if (g.Disk.Size > 0 || g.Disk.Ephemeral) && !state.MayName(set.Pools, tenant, g.Disk.Pool, set.Pool) {
+	if (placement.HasDisk(s, g) || g.Disk.Ephemeral) && !state.MayName(set.Pools, tenant, g.Disk.Pool, set.Pool) {
 		f.add(at+"disk.pool", g.Disk.Pool, "is not open to this tenant; an operator can open it (the setting pools)")
 	}
 }
@@ -194,14 +195,17 @@ func checkRestart(f *faults, s *state.Snapshot, set state.Settings, vc state.VC)
 	for i, g := range vc.Groups {
 		img, _ := s.Image(g.Image)
 		if (g.Disk.Size > 0 || img.Kind == state.DiskImage) && !g.Disk.Ephemeral && !slices.Contains(set.SharedPools, g.Disk.Pool) {
-			f.add(fmt.Sprintf("groups[%d].disk", i), g.Disk.Pool, "is on one host, in pool %q: with onHostLoss: restart it must be ephemeral, or in a shared pool%s", g.Disk.Pool, sharedText(set))
+			f.add(fmt.Sprintf("groups[%d].disk", i), g.Disk.Pool, "is on one host, in pool %q: with onHostLoss: restart it must be ephemeral, or in a shared pool%s", g.Disk.Pool, sharedText(set, vc.Name))
 		}
 	}
 }
 
-func sharedText(set state.Settings) string {
-	if len(set.SharedPools) == 0 {
-		return " (sharedPools in the servers' configuration names none)"
+// sharedText names the shared pools that the tenant of a VC may name.
+func sharedText(set state.Settings, vc string) string {
+	tenant, _ := state.SplitName(vc)
+	open := slices.DeleteFunc(slices.Clone(set.SharedPools), func(pool string) bool { return !state.MayName(set.Pools, tenant, pool, set.Pool) })
+	if len(open) == 0 {
+		return " (sharedPools in the servers' configuration names none that this tenant may name)"
 	}
-	return ": " + strings.Join(set.SharedPools, ", ")
+	return ": " + strings.Join(open, ", ")
 }

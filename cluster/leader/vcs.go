@@ -206,7 +206,7 @@ func (c *Service) Start(ctx context.Context, name string, call Call) (Result, er
 			return admission.Answer{}, true, err
 		}
 		next := vc
-		next.Goal = state.GoalRun
+		next.Goal, next.Admitted = state.GoalRun, true // else it waits, which is checked once that is planned
 		if err := s.CheckGrowth("start", &next); err != nil {
 			return admission.Answer{}, true, err
 		}

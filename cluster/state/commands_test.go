@@ -113,7 +113,7 @@ func TestCommands(t *testing.T) {
 			p.Basis = h.Version - 1
 			return p
 		}, state.ErrConflict, nil},
-		{"an unknown host", state.KindPlan, func(s *state.Snapshot) any { return planOf(s, "b", 1, gib, "h9") }, state.ErrNotFound, nil},
+		{"an unknown host", state.KindPlan, func(s *state.Snapshot) any { return planOf(s, "b", 1, gib, "h9") }, state.ErrConflict, nil},
 		{"an old version of the VC", state.KindPlan, func(s *state.Snapshot) any {
 			p := leave(s, "a", state.GoalStop)
 			p.VCVersion--

@@ -19,7 +19,7 @@ func (w *writer) plan(p *Plan) error {
 	for _, name := range p.AffectedHosts {
 		h, ok := w.read().Host(name)
 		if !ok {
-			return fmt.Errorf("host %s: %w", name, ErrNotFound)
+			return fmt.Errorf("host %s is gone: %w", name, ErrConflict)
 		}
 		if h.Version > p.Basis {
 			return fmt.Errorf("host %s changed at index %d, planned on %d: %w", name, h.Version, p.Basis, ErrConflict)
@@ -186,7 +186,7 @@ func (w *writer) mayStartOn(host string) error {
 	h, ok := w.read().Host(host)
 	switch {
 	case !ok:
-		return fmt.Errorf("host %q: %w", host, ErrNotFound)
+		return fmt.Errorf("host %q is gone: %w", host, ErrConflict)
 	case h.Cordoned:
 		return fmt.Errorf("host %s is cordoned: %w", h.Name, ErrConflict)
 	case h.Lost.Proof != "":

@@ -143,6 +143,17 @@ func (s *Snapshot) Tenant(name string) (Tenant, bool) {
 	return Tenant{Name: DefaultTenant}, name == DefaultTenant
 }
 
+// SuspendedTenants returns the names of those that are suspended, in order.
+func (s *Snapshot) SuspendedTenants() (names []string) {
+	each(s, func(t *Tenant) bool {
+		if t.Suspended {
+			names = append(names, t.Name)
+		}
+		return true
+	}, tTenants, "id")
+	return names
+}
+
 // QuotaDefaults is the row of that name.
 func (s *Snapshot) QuotaDefaults() Tenant {
 	t, ok := first[Tenant](s, tTenants, "id", QuotaDefaults)
@@ -255,11 +266,16 @@ func (w *writer) tenantDrop(b *TenantDrop) error {
 }
 
 // tenantsSince brings the tenants of a saved state up to date: what they may use and whether they are suspended holds as it is now,
-// and the saved state may have virtual clusters of tenants that were deleted since.
+// and the saved state may have virtual clusters of tenants that were deleted since. A tenant that was made again under the name of such
+// a one is suspended: it must not get what was the other's.
 func (w *writer) tenantsSince(now *Snapshot) {
 	for _, t := range all[Tenant](now, tTenants, "id") {
 		saved, _ := first[Tenant](w.read(), tTenants, "id", t.Name)
 		t.Events = saved.Events // of the events that the saved state has
+		if another := saved.CreateIndex != t.CreateIndex; another && t.Name != DefaultTenant && t.Name != QuotaDefaults {
+			t.Events = 0
+			w.read().EachVCOf(t.Name, func(*VC) bool { t.Suspended = true; return false })
+		}
 		w.put(tTenants, &t)
 	}
 }
@@ -267,8 +283,9 @@ func (w *writer) tenantsSince(now *Snapshot) {
 // OwnerOf returns the tenant that an event belongs to; "" for those of the cluster. It is decided by what the event is about, and
 // an object that is not listed here is the cluster's.
 func (e Event) OwnerOf() string {
-	switch e.Object {
-	case "vc", "vm":
+	switch {
+	case e.Kind == "vm-unmanaged": // its name is an id that the state does not know: its owner is not known
+	case e.Object == "vc", e.Object == "vm":
 		tenant, _ := SplitName(e.Name)
 		return tenant
 	}

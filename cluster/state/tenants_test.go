@@ -255,3 +255,90 @@ func TestTokensOfTenantsElsewhere(t *testing.T) {
 		t.Errorf("the tenant's token is there: %v, the admin's: %v", film, ok)
 	}
 }
+
+// A tenant that was deleted and made again since the state was saved is another one: it does not get the old one's virtual clusters.
+func TestTenantMadeAgainBeforeARestore(t *testing.T) {
+	for _, owns := range []bool{false, true} {
+		k := small(t, 1)
+		putTenant(t, k, state.Tenant{Name: "film"})
+		if owns {
+			k.must(t, state.KindPlan, planOf(k.Snapshot(), "film/shot", 0.25, gib, "h1"))
+		}
+		saved := save(t, k.Snapshot())
+		if owns {
+			k.must(t, state.KindPlan, leave(k.Snapshot(), "film/shot", state.GoalDelete))
+			k.must(t, state.KindVMReport, state.VMReport{Host: "h1", VMs: []state.VMStatus{{VM: "vm-film/shot-0", Generation: 1, Phase: state.Stopped, SourceLost: true}}})
+		}
+		k.must(t, state.KindTenantDrop, state.TenantDrop{Name: "film"})
+		putTenant(t, k, state.Tenant{Name: "film"})
+		var out bytes.Buffer
+		if err := state.PrepareRestore(strings.NewReader(saved), &out, "restore", start, k.Snapshot()); err != nil {
+			t.Fatal(err)
+		}
+		after := state.New()
+		if err := after.Restore(&out); err != nil {
+			t.Fatal(err)
+		}
+		if film, _ := after.Snapshot().Tenant("film"); film.Suspended != owns || film.Events != 0 {
+			t.Errorf("the saved state has a virtual cluster of the old tenant: %v, the new one: %+v", owns, film)
+		}
+	}
+}
+
+// A tenant without a quota does not use up the tokens of the cluster or of another tenant.
+func TestTokensOfTenantsAreLimited(t *testing.T) {
+	k := small(t, 1)
+	putTenant(t, k, state.Tenant{Name: "film", Quota: map[state.QuotaKey]state.Limit{"tokens": state.Unlimited}})
+	putTenant(t, k, state.Tenant{Name: "acme"})
+	of := func(tenant string, n int) error {
+		row := state.Token{ID: fmt.Sprintf("%016x", n), Hash: strings.Repeat("0", 64), Name: "ci", Role: state.RoleAdmin, Tenant: tenant}
+		if tenant != "" {
+			row.Role = state.RoleViewer
+		}
+		return k.apply(t, state.KindAdminToken, row)
+	}
+	made, err := 0, error(nil)
+	for ; err == nil && made <= state.MaxTokens; made++ {
+		err = of("film", made)
+	}
+	if !errors.Is(err, state.ErrQuota) || made != 101 {
+		t.Errorf("token %d of film: %v", made, err)
+	}
+	for i, tenant := range []string{"acme", "default"} {
+		if err := of(tenant, 2000+i); err != nil {
+			t.Errorf("a token of %s: %v", tenant, err)
+		}
+	}
+	for n := range state.MaxTokens {
+		if err = of("", 3000+n); err != nil {
+			t.Fatalf("token %d of the cluster: %v", n, err)
+		}
+	}
+	if err = of("", 5000); !errors.Is(err, state.ErrConflict) {
+		t.Errorf("one token more than the cluster keeps: %v", err)
+	}
+}
+
+// An event about a VM that the state does not know is the cluster's: its name does not say whose it was.
+func TestUnknownVMsAreNobodys(t *testing.T) {
+	for kind, want := range map[string]string{"vm-unmanaged": "", "vm-running": state.DefaultTenant} {
+		if owner := (state.Event{Kind: kind, Object: "vm", Name: "01J"}).OwnerOf(); owner != want {
+			t.Errorf("%s is of %q, want %q", kind, owner, want)
+		}
+	}
+}
+
+// A plan for a host that was removed meanwhile is one to make again. To a tenant, an answer that something is not found would name the
+// host.
+func TestPlanForHostThatIsGone(t *testing.T) {
+	k := small(t, 1)
+	for _, affected := range [][]string{{"h1", "h9"}, {"h1"}} {
+		p := planOf(k.Snapshot(), "a", 0.25, gib, "h1")
+		if p.AffectedHosts = affected; len(affected) == 1 {
+			p.VMs[0].Host = "h9"
+		}
+		if err := k.apply(t, state.KindPlan, p); !errors.Is(err, state.ErrConflict) || errors.Is(err, state.ErrNotFound) {
+			t.Errorf("hosts %v: %v", affected, err)
+		}
+	}
+}

@@ -68,9 +68,12 @@ type TokenUse struct {
 
 // Limits of tokens.
 const (
-	MaxTokens    = 1000 // rows
-	maxTokenName = 63   // bytes
-	maxMadeBy    = 200  // bytes
+	MaxTokens = 1000 // rows of the cluster's own
+	// maxTenantTokens is how many tokens a tenant may have, whatever its quota. They do not count against MaxTokens: no tenant keeps
+	// operators, or another tenant, from making tokens, and none finds out how many others have.
+	maxTenantTokens = 100
+	maxTokenName    = 63  // bytes
+	maxMadeBy       = 200 // bytes
 
 	// keepEndedTokens is how long the row of a token stays after its end.
 	keepEndedTokens = 7 * 24 * time.Hour
@@ -163,12 +166,22 @@ func (s *Snapshot) CheckTokenPut(t Token) error {
 			}
 			return 0
 		}
-		if err := s.checkUse(t.Tenant, s.UseOf(t.Tenant), one); err != nil {
+		used := s.UseOf(t.Tenant)
+		if err := s.checkUse(t.Tenant, used, one); err != nil {
 			return fmt.Errorf("token %s: %w", t.Name, err)
 		}
+		if n := used[QuotaTokens]; n >= maxTenantTokens {
+			return fmt.Errorf("token %s: %w", t.Name, &QuotaError{Tenant: t.Tenant, Key: QuotaTokens, Limit: maxTenantTokens, Used: n, Asked: 1})
+		}
+		return nil
 	}
 	n := 0
-	each(s, func(*Token) bool { n++; return true }, tAdmins, "id")
+	each(s, func(o *Token) bool {
+		if o.Tenant == "" {
+			n++
+		}
+		return true
+	}, tAdmins, "id")
 	if n >= MaxTokens {
 		return fmt.Errorf("there are %d tokens already, and no more than %d are kept; revoke some first: %w", n, MaxTokens, ErrConflict)
 	}

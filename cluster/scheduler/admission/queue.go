@@ -8,11 +8,16 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// Queue returns the VCs that wait, in the order in which they are tried.
+// Queue returns the VCs that wait, in the order in which they are tried. Those of a suspended tenant are not tried: nothing of it is
+// started.
 func Queue(s *state.Snapshot) []state.VC {
 	var waiting []state.VC
 	for _, vc := range s.VCs() {
 		if vc.Goal == state.GoalRun && !vc.Admitted && !slices.ContainsFunc(s.VMsOf(vc.ID), func(vm state.VM) bool { return vm.ConsumesResources() }) { // one that was preempted is gone first
+			tenant, _ := state.SplitName(vc.Name)
+			if t, _ := s.Tenant(tenant); t.Suspended {
+				continue
+			}
 			waiting = append(waiting, vc)
 		}
 	}
