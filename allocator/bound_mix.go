@@ -22,10 +22,6 @@ import (
 // The same holds of part of the hosts and those VMs that fit on no other host (Hall's condition). The parts are
 // the hosts above some CPU, or above some memory.
 
-// mixSlack is by which share sums of the bound may be wrong: memory of a host may be exceeded by provedSlack, and
-// 10^7 numbers, the limit of VMs, are added up to within 1.2e-9.
-const mixSlack = provedSlack + 2.4e-9
-
 // mixCells is up to how many groups, or hosts, each is looked at by itself. Of more, those of about the same size and
 // mix are taken together.
 const mixCells = 1024
@@ -47,6 +43,7 @@ type mix struct {
 	parts      []hostsPart // the first is all hosts
 
 	maxCPU, maxMemory float64 // of a VM
+	rounding          float64 // by which share a sum, or a quotient of two, may be wrong
 
 	// scratch of one part
 	inHosts, inVMs     []int32
@@ -79,24 +76,31 @@ func mixBound(p *Problem, bound float64) float64 {
 	}
 	y := lo
 	for range mixRounds {
-		b := x.at(y)
-		if b <= y {
+		if b := x.at(y); b <= y {
 			lo, hi = max(lo, b), y
+			y = lo + (hi-lo)/2
 		} else {
-			lo, hi = y, min(hi, b)
+			lo = y
+			if y = lo + (hi-lo)/2; b < hi {
+				hi = b
+				y = max(lo, hi*(1-mixNear)) // mostly no other VMs are in question
+			}
 		}
-		if hi-lo <= 1e-7*hi {
+		if hi-lo <= mixNear*hi {
 			break
 		}
-		y = lo + (hi-lo)/2
 	}
 	if !(hi > 0) {
 		return bound
 	}
-	return min(bound, outwards(hi))
+	return min(bound, hi*(1+x.rounding))
 }
 
-const mixRounds = 30
+// The bound is looked for in so many steps at most, to within this share.
+const (
+	mixRounds = 60
+	mixNear   = 1e-10
+)
 
 // mixMatters says whether the bound can be lowered: where all hosts have the same mix, and take any VM, it is the sums.
 func mixMatters(p *Problem, bound float64) bool {
@@ -140,6 +144,7 @@ func newMix(p *Problem) *mix {
 	for i := range x.vms {
 		x.maxCPU, x.maxMemory = max(x.maxCPU, x.vms[i].oneCPU), max(x.maxMemory, x.vms[i].oneMemory)
 	}
+	x.rounding = float64(len(p.Groups)+len(p.Hosts)+16) * 0x1p-52
 	x.parts = partsOf(x.hosts)
 	return x
 }
@@ -304,7 +309,7 @@ func (x *mix) of(q *hostsPart, y float64) float64 {
 	for i := range x.vms {
 		// Those that fit on no other host.
 		v := &x.vms[i]
-		if q.otherCPU < 0 || y*v.oneCPU > q.otherCPU*(1+mixSlack) || v.oneMemory > q.otherMemory*(1+mixSlack) {
+		if q.otherCPU < 0 || y*v.oneCPU > q.otherCPU*(1+x.rounding) || v.oneMemory > q.otherMemory*(1+provedSlack) {
 			x.inVMs = append(x.inVMs, int32(i))
 			cpu += v.cpu
 			memory += v.memory
@@ -319,20 +324,20 @@ func (x *mix) of(q *hostsPart, y float64) float64 {
 	for j := range x.hosts {
 		// Hosts on which none of them fits are of no use.
 		h := &x.hosts[j]
-		if q.has(h) && y*minCPU <= h.oneCPU*(1+mixSlack) && minMemory <= h.oneMemory*(1+mixSlack) {
+		if q.has(h) && y*minCPU <= h.oneCPU*(1+x.rounding) && minMemory <= h.oneMemory*(1+provedSlack) {
 			x.inHosts = append(x.inHosts, int32(j))
 			hasCPU += h.cpu
 			hasMemory += h.memory
 		}
 	}
-	if memory > hasMemory*(1+mixSlack) {
+	if memory > hasMemory*(1+provedSlack+x.rounding) {
 		return 0
 	}
 	if !(cpu > 0) {
 		return math.Inf(1)
 	}
 	x.cpuLeft, x.cpuBehind = x.behind(x.cpuLeft, x.vms, x.inVMs), x.behind(x.cpuBehind, x.hosts, x.inHosts)
-	return min(hasCPU/cpu*(1+mixSlack), x.merge())
+	return min(hasCPU/cpu*(1+x.rounding), x.merge())
 }
 
 // behind is [i] the CPU of all behind i.
@@ -360,7 +365,7 @@ func (x *mix) merge() float64 {
 		if !(v.ratio > 0) || math.IsInf(v.ratio, 1) || i+1 < len(x.inVMs) && x.vms[x.inVMs[i+1]].ratio == v.ratio {
 			continue
 		}
-		need := (g + v.ratio*x.cpuLeft[i]) * (1 - mixSlack)
+		need := (g + v.ratio*x.cpuLeft[i]) * (1 - provedSlack - x.rounding)
 		for j < len(x.inHosts) {
 			h := &x.hosts[x.inHosts[j]]
 			if h.cpu > 0 && k+h.ratio*left >= need {
