@@ -63,6 +63,7 @@ func mixBound(p *Problem, bound float64) float64 {
 	if !(bound > 0) || !mixMatters(p, bound) {
 		return bound
 	}
+	bound = fitBound(p, bound)
 	x := newMix(p)
 	if len(x.vms) == 0 {
 		return bound
@@ -101,6 +102,33 @@ const (
 	mixRounds = 60
 	mixNear   = 1e-10
 )
+
+// fitBound is an upper bound on the minimum yield, at most the one given: each VM has at most the CPU of one of the hosts with
+// its memory.
+func fitBound(p *Problem, bound float64) float64 {
+	hosts := slices.Clone(p.Hosts)
+	slices.SortFunc(hosts, func(a, b Host) int { return cmp.Compare(b.Memory, a.Memory) })
+	first := hosts[0].CPU // any VM that fits at all fits there, by memory
+	for j := 1; j < len(hosts); j++ {
+		hosts[j].CPU = max(hosts[j].CPU, hosts[j-1].CPU)
+	}
+	for g := range p.Groups {
+		v := &p.Groups[g]
+		if v.Count == 0 || bound*v.CPU <= first {
+			continue
+		}
+		with, _ := slices.BinarySearchFunc(hosts, v.Memory, func(h Host, m float64) int {
+			if h.Memory*(1+provedSlack) >= m {
+				return -1
+			}
+			return 1
+		})
+		if with > 0 {
+			bound = min(bound, outwards(hosts[with-1].CPU/v.CPU))
+		}
+	}
+	return bound
+}
 
 // mixMatters says whether the bound can be lowered: where all hosts have the same mix, and take any VM, it is the sums.
 func mixMatters(p *Problem, bound float64) bool {

@@ -124,6 +124,8 @@ func TestMixBoundByHand(t *testing.T) {
 		{"a host for the large", []allocator.Host{host(3, 6), host(9, 2)}, []allocator.Group{vms(2, 3, 3), vms(2, 1, 0.5)}, 0.5},
 		// At more than 1/2 those with CPU 4 fit on the large host only, which has no memory for two.
 		{"a host for the many cores", []allocator.Host{host(9, 1), host(2, 9), host(2, 9)}, []allocator.Group{vms(2, 4, 1)}, 0.5},
+		// No host with memory 3 has more than 2 of CPU.
+		{"the CPU of the hosts with the memory", []allocator.Host{host(1, 4), host(9, 2), host(2, 3)}, []allocator.Group{vms(1, 4, 3)}, 0.5},
 		{"no memory for all", []allocator.Host{host(3, 1), host(9, 2)}, []allocator.Group{vms(4, 1, 1)}, 1},
 		{"no need", []allocator.Host{host(3, 1), host(9, 2)}, []allocator.Group{vms(2, 0, 1)}, 1},
 		{"no VM", []allocator.Host{host(3, 1), host(9, 2)}, nil, 1},
