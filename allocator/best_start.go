@@ -2,8 +2,8 @@ package allocator
 
 import "evenkeel/allocator/search"
 
-// start is what the vector packing heuristics find: MCB8 and, where hosts differ, METAHVP's orders of hosts. It is
-// nil where they do not apply, or find no placement with a level below the one given.
+// start is what the vector packing heuristics find: MCB8 and, where hosts differ, METAHVP's orders of hosts and
+// the mix that is nearest. It is nil where they do not apply, or find no placement with a level below the one given.
 func (w *work) start(m *search.Model) func(level float64) []int32 {
 	if w.s.Rules != nil || w.s.MoveBudget != nil || w.s.Stay || w.started {
 		return nil
@@ -14,7 +14,8 @@ func (w *work) start(m *search.Model) func(level float64) []int32 {
 			return nil
 		}
 		var best []int32
-		for _, o := range w.packings() {
+		list := w.packings()
+		for _, o := range list {
 			if w.stopped() {
 				break
 			}
@@ -27,13 +28,20 @@ func (w *work) start(m *search.Model) func(level float64) []int32 {
 				best, level = host, t
 			}
 		}
+		if len(list) > 1 && w.highest == 0 && level*w.bound > 1+nearBound {
+			if host := aligned(w.p, w.group, 1/level, w.bound, w.stopped); host != nil {
+				if t := m.Level(host); m.Check(host) && t < level {
+					best = host
+				}
+			}
+		}
 		return best
 	}
 }
 
 // maxOrdered is up to how many VMs all orders of hosts are tried, which takes some twenty times as long as MCB8. Of
-// more, MCB8 itself is passed over where the start is within this share of the bound: it would take the work that
-// lowers the rest.
+// more, MCB8 itself is passed over where the start is within this share of the bound, and the nearest mix of any
+// number: it would take the work that lowers the rest.
 const (
 	maxOrdered = 50_000
 	nearBound  = 0.005

@@ -30,9 +30,12 @@ func Bound(p Problem) float64 {
 }
 
 // UpperBound is at most Bound. It also counts: of all VMs that need at least
-// CPU a, a host of CPU C takes at most C/(y a) at yield y, rounded down.
-func UpperBound(p Problem) float64 {
-	bound := Bound(p)
+// CPU a, a host of CPU C takes at most C/(y a) at yield y, rounded down. And
+// where hosts differ it compares the mix of CPU and memory.
+func UpperBound(p Problem) float64 { return mixBound(&p, countBound(&p)) }
+
+func countBound(p *Problem) float64 {
+	bound := Bound(*p)
 	caps := capacitiesOf(p.Hosts, func(h *Host) float64 { return h.CPU })
 	const slack = 1e-12
 	size := func(g int) float64 { return p.Groups[g].CPU }

@@ -37,7 +37,7 @@ func TestUpperBoundCounts(t *testing.T) {
 			}
 			return true
 		}
-		sum, got := allocator.Bound(p), allocator.UpperBound(p)
+		sum, got := allocator.Bound(p), allocator.CountBound(p)
 		if got < sum {
 			tight++
 		}

@@ -254,6 +254,9 @@ func listed(names []string) string {
 // bound of the minimum yield once the hosts are empty, or as they are if something stays there.
 func (e *emptying) bound() float64 {
 	q := e.p.allocation()
+	for j := range q.Hosts { // what is there may stay, also where it is more than the memory
+		q.Hosts[j].Memory = max(q.Hosts[j].Memory, e.f.used[j])
+	}
 	if len(e.stuck) == 0 {
 		kept := 0
 		for j, h := range q.Hosts {
