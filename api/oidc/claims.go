@@ -24,8 +24,10 @@ type Identity struct {
 	Subject string // 1 to 255 printable ASCII characters
 	Name    string // as the issuer has it, made printable ASCII; the subject if there is none
 	Groups  []string
-	Role    state.Role // "": no group has one
-	Until   time.Time  // the end of the token, or of its maximal age
+	Role    state.Role // in the cluster; "": no group has one
+	// Bindings are the roles in tenants.
+	Bindings []Binding
+	Until    time.Time // the end of the token, or of its maximal age
 }
 
 // IDPrefix is what the ids of identities begin with.
@@ -102,7 +104,7 @@ func (c Config) identify(token string, payload []byte, now time.Time) (Identity,
 		return Identity{}, fmt.Errorf("its claim %s %w", c.GroupsClaim, err)
 	}
 	return Identity{ID: idOf(c.Issuer, t.Subject), Subject: t.Subject, Name: nameOf(all[c.NameClaim], t.Subject), Groups: groups,
-		Role: c.RoleOf(groups), Until: until}, nil
+		Role: c.RoleOf(groups), Bindings: c.BindingsOf(groups), Until: until}, nil
 }
 
 // reason why the library refuses a token, in one line of bounded length: it may quote the token.

@@ -124,7 +124,7 @@ func (m Mapping) check() error {
 	case m.Tenant != "" && !inTenant:
 		return fmt.Errorf("%q is no role in a tenant: %s", m.Role, strings.Join(tenantRoles, ", "))
 	case m.Tenant != "":
-		return fmt.Errorf("role %s of tenant %s: this version has no roles in tenants yet: leave the entry out", m.Role, m.Tenant)
+		return nil
 	case inTenant:
 		return fmt.Errorf("role %s is one in a tenant: name the tenant", m.Role)
 	case !slices.Contains(state.Roles(), state.Role(m.Role)):
@@ -139,6 +139,32 @@ func plain(text string) bool { return len(text) <= maxText && issuer.Printable(t
 // tenantName says whether a text is a DNS label in lower case.
 func tenantName(text string) bool {
 	return len(text) <= 63 && strings.Trim(text, "-") == text && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
+// Binding is a role in a tenant.
+type Binding struct {
+	Tenant string
+	Role   state.Role
+}
+
+// BindingsOf groups are their roles in tenants, one for each tenant: that with the most rights. The tenants are in the order of the
+// entries.
+func (c Config) BindingsOf(groups []string) (out []Binding) {
+	for _, m := range c.Roles {
+		if m.Tenant == "" || !slices.Contains(groups, m.Group) {
+			continue
+		}
+		role := state.Role(m.Role)
+		at := slices.IndexFunc(out, func(b Binding) bool { return b.Tenant == m.Tenant })
+		rank := func(r state.Role) int { return slices.Index(state.TenantRoles(), r) }
+		switch {
+		case at < 0:
+			out = append(out, Binding{m.Tenant, role})
+		case rank(role) < rank(out[at].Role):
+			out[at].Role = role
+		}
+	}
+	return out
 }
 
 // RoleOf groups is the one with the most rights that any of them has; "": none has one.

@@ -1,6 +1,7 @@
 package oidc
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,6 @@ func TestConfigFaults(t *testing.T) {
 		{"a tenant's role without a tenant", "roles[0]", "name the tenant", func(c *Config) { c.Roles[0].Role = "editor" }},
 		{"a cluster's role in a tenant", "roles[0]", "no role in a tenant", func(c *Config) { c.Roles[0].Tenant = "render" }},
 		{"a tenant's name", "roles[0]", "DNS label", func(c *Config) { c.Roles[0] = Mapping{"a", "editor", "Render"} }},
-		{"a tenant's role", "roles[0]", "no roles in tenants yet", func(c *Config) { c.Roles[0] = Mapping{"a", "editor", "render"} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conf := good()
@@ -83,5 +83,18 @@ func TestRoleOf(t *testing.T) {
 	c.Roles = []Mapping{{Group: "ops", Role: "admin", Tenant: "render"}} // Check refuses it
 	if got := c.RoleOf([]string{"ops"}); got != "" {
 		t.Errorf("a role in a tenant holds in the cluster: %q", got)
+	}
+}
+
+// In each tenant a person has the role with the most rights of all groups; tenants are in the order of the entries.
+func TestBindingsOf(t *testing.T) {
+	c := good()
+	c.Roles = []Mapping{{"ops", "operator", ""}, {"watch", "viewer", "film"}, {"lab", "editor", "chem"}, {"film-leads", "owner", "film"}}
+	for groups, want := range map[string]string{
+		"": "[]", "ops": "[]", "watch": "[{film viewer}]", "lab watch": "[{film viewer} {chem editor}]", "film-leads watch lab": "[{film owner} {chem editor}]",
+	} {
+		if got := fmt.Sprint(c.BindingsOf(strings.Fields(groups))); got != want {
+			t.Errorf("%q: %s, want %s", groups, got, want)
+		}
 	}
 }

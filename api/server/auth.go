@@ -226,7 +226,7 @@ func (s *Server) identifyToken(r *http.Request) (*principal, *problem) {
 		}
 	}
 	if oidc.Looks(token) {
-		return s.identifyOpenID(r.Context(), token)
+		return s.identifyOpenID(r.Context(), token, r.URL.Query().Get("tenant"))
 	}
 	id, formed := tokenID(token)
 	var row state.Token

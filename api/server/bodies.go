@@ -152,7 +152,7 @@ func (s *Server) readBody(next http.Handler) http.Handler {
 // if it is not.
 func (s *Server) stillGood(w http.ResponseWriter, r *http.Request, principal *principal) bool {
 	var p *problem
-	if errors.As(s.endOf(principal.ID, principal.Until, time.Now()), &p) {
+	if errors.As(s.endOf(principal.ID, principal.Tenant, principal.Until, time.Now()), &p) {
 		writeProblem(w, r, p)
 		return false
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -44,7 +45,7 @@ func (s *Server) registerOpenID(api huma.API) {
 	get(api, route{"getSelf", selfPath, tagAuth, "Get the holder of the token", "Whose token it is, and which role it has, as the server that is asked knows it."},
 		func(ctx context.Context, _ *struct{}) (*answerOf[v1.Self], error) {
 			p := principalOf(ctx)
-			out := v1.Self{ID: p.ID, Name: p.Name, Role: string(p.Role), Actor: p.actor(), Groups: p.Groups}
+			out := v1.Self{ID: p.ID, Name: p.Name, Role: string(p.Role), Tenant: p.Tenant, Actor: p.actor(), Groups: p.Groups}
 			if !p.Until.IsZero() {
 				out.Until = &p.Until
 			}
@@ -53,7 +54,10 @@ func (s *Server) registerOpenID(api huma.API) {
 }
 
 // identifyOpenID finds the principal of a request by a JSON Web Token.
-func (s *Server) identifyOpenID(ctx context.Context, token string) (*principal, *problem) {
+//
+// A person with a role in the cluster has that one. Another acts in one tenant in each request: the one that the request names, if a
+// group has a role there, or else the first in the order of the configuration.
+func (s *Server) identifyOpenID(ctx context.Context, token, asked string) (*principal, *problem) {
 	if s.opts.OpenID == nil {
 		return nil, newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized,
 			"this server takes no tokens of OpenID Connect: its vcd.yaml has no oidc; give a token of the API")
@@ -67,7 +71,16 @@ func (s *Server) identifyOpenID(ctx context.Context, token string) (*principal, 
 	case err != nil:
 		return nil, newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, fmt.Sprintf("%v; log in again with `vcctl login`", err))
 	}
-	return &principal{ID: id.ID, Name: id.Name, Role: id.Role, Subject: id.Subject, Groups: id.Groups, Until: id.Until}, nil
+	p := &principal{ID: id.ID, Name: id.Name, Role: id.Role, Subject: id.Subject, Groups: id.Groups, Until: id.Until}
+	if p.Role != "" || len(id.Bindings) == 0 {
+		return p, nil
+	}
+	at := max(0, slices.IndexFunc(id.Bindings, func(b oidc.Binding) bool { return b.Tenant == asked }))
+	p.Role, p.Tenant = id.Bindings[at].Role, id.Bindings[at].Tenant
+	if s.cluster.Suspended(p.Tenant) {
+		return nil, suspended(p.Tenant)
+	}
+	return p, nil
 }
 
 // maxGroupsShown bounds the groups that a message names, maxGroupShown the bytes of each.

@@ -27,7 +27,8 @@ func withIssuer(t *testing.T, p *openid.Provider, servers, hosts int) *several {
 
 // verifiers of the tokens of a provider: one for each server.
 func verifiers(t *testing.T, p *openid.Provider) func() server.OpenID {
-	conf := oidc.Config{Issuer: p.Issuer, ClientID: openid.ClientID, Roles: []oidc.Mapping{{Group: "ops", Role: "operator"}, {Group: "root", Role: "admin"}, {Group: "audit", Role: "auditor"}}}
+	conf := oidc.Config{Issuer: p.Issuer, ClientID: openid.ClientID, Roles: []oidc.Mapping{{Group: "ops", Role: "operator"}, {Group: "root", Role: "admin"}, {Group: "audit", Role: "auditor"},
+		{Group: "filmers", Role: "editor", Tenant: "film"}, {Group: "chemists", Role: "viewer", Tenant: "chem"}}}
 	return func() server.OpenID {
 		v, err := oidc.Start(conf, oidc.Options{Client: issuer.Bound(p), Log: slog.New(slog.DiscardHandler)})
 		must(t, err)
@@ -132,6 +133,56 @@ func TestOpenIDRoles(t *testing.T) {
 					}
 				}
 			}
+		}
+	})
+}
+
+// A person whose groups have roles in tenants acts in one of them in each request, and what runs ends once that tenant is suspended.
+func TestOpenIDInTenants(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := openid.InMemory(t, time.Hour, openid.Person{Subject: "7f3a", Name: "jane", Groups: []string{"chemists", "filmers"}})
+		s := withIssuer(t, p, 3, 3)
+		_, follower := s.leads()
+		for _, tenant := range []string{"film", "chem", "law"} {
+			if resp, body := s.ask(follower, "POST", "/v1/tenants", `{"name":"`+tenant+`"}`); resp.StatusCode != 201 {
+				t.Fatalf("%s %s", resp.Status, body)
+			}
+		}
+		jane := logIn(t, p, "7f3a")
+		const spec = `{"name":"web","groups":[{"name":"w","cpu":0.5,"memory":67108864}]}`
+		for _, q := range []struct {
+			method, path, body string
+			status             int
+		}{
+			{"POST", "/v1/virtual-clusters", spec, 202}, // the first entry: film
+			{"GET", "/v1/virtual-clusters/web?tenant=film", "", 200},
+			{"GET", "/v1/virtual-clusters/web?tenant=chem", "", 404},
+			{"POST", "/v1/virtual-clusters?tenant=chem", spec, 403},
+			{"GET", "/v1/virtual-clusters?tenant=law", "", 404},
+			{"GET", "/v1/virtual-clusters?tenant=default", "", 404},
+			{"GET", "/v1/virtual-clusters?tenant=*", "", 404},
+			{"GET", "/v1/hosts", "", 403},
+		} {
+			if resp, body := s.as(jane, follower, q.method, q.path, q.body); resp.StatusCode != q.status || hostNames.MatchString(body) {
+				t.Errorf("%s %s: %s %s, want %d", q.method, q.path, resp.Status, body, q.status)
+			}
+		}
+		if _, body := s.as(jane, follower, "GET", "/v1/auth/self", ""); !strings.Contains(body, `"role":"editor","tenant":"film"`) {
+			t.Errorf("self: %s", body)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "https://"+s.Address(follower)+"/v1/events", nil)
+		must(t, err)
+		r.Header.Set("Authorization", "Bearer "+jane)
+		resp, err := s.http.Do(r)
+		must(t, err)
+		defer resp.Body.Close() //nolint:errcheck // read to its end
+		s.ask(follower, "PATCH", "/v1/tenants/film", `{"state":"suspended"}`)
+		begun := time.Now()
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil || time.Since(begun) > 5*time.Second {
+			t.Errorf("the stream of a suspended tenant ended after %s: %v", time.Since(begun), err)
+		}
+		if resp, body := s.as(jane, follower, "GET", "/v1/vms", ""); resp.StatusCode != 403 || !strings.Contains(body, v1.ProblemSuspended) {
+			t.Errorf("a suspended tenant: %s %s", resp.Status, body)
 		}
 	})
 }

@@ -83,6 +83,7 @@ type liveRequest struct {
 	cancel  context.CancelCauseFunc
 	counts  [liveKinds]int
 	until   time.Time // of its token
+	tenant  string    // that the principal is of; "": the cluster
 	endSeen time.Time // when the token was first found ended; zero: it is good
 }
 
@@ -95,7 +96,7 @@ type liveRequests struct {
 	of       map[string]*tokenActivity
 	sweeping bool
 	// ended returns why a token is no longer good; nil if it is.
-	ended func(id string, until time.Time, now time.Time) error
+	ended func(id, tenant string, until time.Time, now time.Time) error
 }
 
 // tokenActivity is what runs for one principal.
@@ -107,7 +108,7 @@ type tokenActivity struct {
 // enter a request of a principal. The context ends, with the problem as its cause, soon after the token did.
 func (l *liveRequests) enter(ctx context.Context, p *principal) (_ context.Context, leave func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	q := &liveRequest{cancel: cancel, until: p.Until}
+	q := &liveRequest{cancel: cancel, until: p.Until, tenant: p.Tenant}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.of == nil {
@@ -194,7 +195,7 @@ func (l *liveRequests) sweep(now time.Time) bool {
 	defer l.mu.Unlock()
 	for id, a := range l.of {
 		for q := range a.requests {
-			why := l.ended(id, q.until, now)
+			why := l.ended(id, q.tenant, q.until, now)
 			switch {
 			case why == nil:
 				q.endSeen = time.Time{}
@@ -210,18 +211,17 @@ func (l *liveRequests) sweep(now time.Time) bool {
 }
 
 // endOf says why a token is no longer good, as far as this server knows; nil if it is.
-func (s *Server) endOf(id string, until time.Time, now time.Time) error {
+func (s *Server) endOf(id, tenant string, until time.Time, now time.Time) error {
 	if id == fileTokenID {
 		return nil
 	}
-	row, there := s.cluster.Token(id)
-	if !there && !strings.HasPrefix(id, oidc.IDPrefix) {
+	if _, there := s.cluster.Token(id); !there && !strings.HasPrefix(id, oidc.IDPrefix) {
 		return newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, "the token was revoked while this request ran")
 	}
-	if row.Tenant != "" && s.cluster.Suspended(row.Tenant) {
-		return suspended(row.Tenant)
+	if tenant != "" && s.cluster.Suspended(tenant) {
+		return suspended(tenant)
 	}
-	if row.Tenant != "" && !s.knowsRights() { // the right may have ended; a change that is under way may still be carried out
+	if tenant != "" && !s.knowsRights() { // the right may have ended; a change that is under way may still be carried out
 		return newProblem(http.StatusGatewayTimeout, v1.ProblemTimeout, "this server lost the leader while the request ran, which may still be carried out")
 	}
 	if (state.Token{Until: until}).Ended(now) {

@@ -426,7 +426,7 @@ func TestEndOfATokenCutsItsRequests(t *testing.T) {
 
 // The bound is per token, streams have one of their own, and what ended counts no more.
 func TestBoundOfATokensRequests(t *testing.T) {
-	l := &liveRequests{ended: func(string, time.Time, time.Time) error { return nil }}
+	l := &liveRequests{ended: func(string, string, time.Time, time.Time) error { return nil }}
 	enter := func(id string) (context.Context, func()) {
 		p := &principal{ID: id, Name: id, File: true} // no sweeper
 		return l.enter(context.WithValue(t.Context(), principalKey{}, p), p)

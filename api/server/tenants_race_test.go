@@ -35,15 +35,15 @@ func (x *tenancy) do(server, token, method, path, body string) (int, string) {
 }
 
 // follow opens a tenant's event stream on a server. It sends each line that holds an event, and closes the channel at its end.
-func (x *tenancy) follow(server, who string, parameters ...string) <-chan string {
+func (x *tenancy) follow(server, caller string, parameters ...string) <-chan string {
 	x.t.Helper()
 	r, err := http.NewRequestWithContext(x.t.Context(), http.MethodGet, "https://"+x.Address(server)+query("/v1/events?after=0", parameters...), nil)
 	must(x.t, err)
-	r.Header.Set("Authorization", "Bearer "+x.token[who])
+	r.Header.Set("Authorization", "Bearer "+x.token[caller])
 	resp, err := x.http.Do(r)
 	must(x.t, err)
 	if resp.StatusCode != 200 {
-		x.t.Fatalf("events as %s: %s", who, resp.Status)
+		x.t.Fatalf("events as %s: %s", caller, resp.Status)
 	}
 	lines := make(chan string, 10_000)
 	go func() {
@@ -103,11 +103,11 @@ func TestServerWithoutLeaderServesNoTenant(t *testing.T) {
 		_, follower := x.leads()
 		lines := x.follow(follower, "film viewer", "consistency=stale")
 		paths := []string{"/v1/vms", "/v1/virtual-clusters", "/v1/tenants/film", "/v1/quotas", "/v1/images", "/v1/tokens", "/v1/operations"}
-		ask := func(who string, want int) {
+		ask := func(caller string, want int) {
 			t.Helper()
 			for _, at := range paths {
-				if status, body := x.do(follower, x.token[who], "GET", at+"?consistency=stale", ""); status != want {
-					t.Errorf("%s as %s: %d %s, want %d", at, who, status, body, want)
+				if status, body := x.do(follower, x.token[caller], "GET", at+"?consistency=stale", ""); status != want {
+					t.Errorf("%s as %s: %d %s, want %d", at, caller, status, body, want)
 				}
 			}
 		}
@@ -151,7 +151,7 @@ func TestQuotasUnderLoad(t *testing.T) {
 			}
 		}
 		var mu sync.Mutex
-		held := map[string]bool{} // acknowledged and not deleted: tenant/name
+		kept := map[string]bool{} // acknowledged and not deleted: tenant/name
 		unsure := map[string]bool{}
 		refused, made := 0, 0
 		var wg sync.WaitGroup
@@ -169,7 +169,7 @@ func TestQuotasUnderLoad(t *testing.T) {
 					switch {
 					case status == 202:
 						made++
-						held[full] = true
+						kept[full] = true
 					case status == 403:
 						refused++
 					case status == 0 || status >= 500:
@@ -182,7 +182,7 @@ func TestQuotasUnderLoad(t *testing.T) {
 					time.Sleep(time.Duration(rng.Int64N(int64(4 * time.Second)))) // sleep: as above
 					if status, _ := x.do(server, tokens[tenant], "DELETE", "/v1/virtual-clusters/"+name, ""); status != 404 {
 						mu.Lock()
-						delete(held, full)
+						delete(kept, full)
 						unsure[full] = true // it may still be going
 						mu.Unlock()
 					}
@@ -191,7 +191,7 @@ func TestQuotasUnderLoad(t *testing.T) {
 		}
 		over := make(chan string, 1)
 		stop := make(chan struct{})
-		looked := 0
+		reads := 0
 		var watching sync.WaitGroup
 		watching.Go(func() {
 			for {
@@ -201,7 +201,7 @@ func TestQuotasUnderLoad(t *testing.T) {
 				case <-time.After(20 * time.Millisecond):
 				}
 				status, body := x.do(follower, x.token["admin"], "GET", "/v1/quotas?consistency=stale", "")
-				if looked++; status == 200 && strings.Contains(body, `"overQuota":["`) {
+				if reads++; status == 200 && strings.Contains(body, `"overQuota":["`) {
 					select {
 					case over <- body:
 					default:
@@ -231,10 +231,10 @@ func TestQuotasUnderLoad(t *testing.T) {
 					vms += float64(g.Count)
 					cpu += float64(g.Count) * g.CPU
 				}
-				if full := name + "/" + vc.Name; !held[full] && !unsure[full] {
+				if full := name + "/" + vc.Name; !kept[full] && !unsure[full] {
 					t.Errorf("%s is there, and was not acknowledged", full)
 				}
-				delete(held, name+"/"+vc.Name)
+				delete(kept, name+"/"+vc.Name)
 			}
 			var quota v1.Quota
 			_, body = x.do(follower, x.token["admin"], "GET", "/v1/quotas/"+name, "")
@@ -246,10 +246,10 @@ func TestQuotasUnderLoad(t *testing.T) {
 				}
 			}
 		}
-		if len(held) > 0 {
-			t.Errorf("acknowledged and lost: %v", held)
+		if len(kept) > 0 {
+			t.Errorf("acknowledged and lost: %v", kept)
 		}
-		t.Logf("%d made, %d refused by quota, quotas looked at %d times", made, refused, looked)
+		t.Logf("%d made, %d refused by quota, quotas read %d times", made, refused, reads)
 		if made < 50 || refused < 50 {
 			t.Error("the quotas were hardly met")
 		}

@@ -71,16 +71,16 @@ func (x *tenancy) makeToken(name, body, tenant string) {
 	}
 }
 
-func (x *tenancy) as(who, method, path, body string, header ...string) (*http.Response, string) {
+func (x *tenancy) as(caller, method, path, body string, header ...string) (*http.Response, string) {
 	x.t.Helper()
-	return x.ask("h1", method, path, body, append([]string{"Authorization", "Bearer " + x.token[who]}, header...)...)
+	return x.ask("h1", method, path, body, append([]string{"Authorization", "Bearer " + x.token[caller]}, header...)...)
 }
 
-func (x *tenancy) want(status int, method, path, body, who string) string {
+func (x *tenancy) want(status int, method, path, body, caller string) string {
 	x.t.Helper()
-	resp, got := x.as(who, method, path, body)
+	resp, got := x.as(caller, method, path, body)
 	if resp.StatusCode != status {
-		x.t.Fatalf("%s %s as %s: %s %s, want %d", method, path, who, resp.Status, got, status)
+		x.t.Fatalf("%s %s as %s: %s %s, want %d", method, path, caller, resp.Status, got, status)
 	}
 	return got
 }
@@ -155,8 +155,8 @@ func TestNoTenantSeesAnother(t *testing.T) {
 			for method := range item {
 				method = strings.ToUpper(method)
 				route := method + " " + path
-				for _, who := range principals {
-					of, _, _ := strings.Cut(who, " ")
+				for _, caller := range principals {
+					of, _, _ := strings.Cut(caller, " ")
 					for _, own := range x.filled(path, of) {
 						if route == "DELETE /v1/tokens/{id}" || method == "DELETE" {
 							own = query(own, "dryRun=true")
@@ -167,10 +167,10 @@ func TestNoTenantSeesAnother(t *testing.T) {
 								if method != "GET" {
 									at = query(own, "dryRun=true")
 								}
-								resp, got := x.as(who, method, onlyKnown(at, path), strings.ReplaceAll(body, "%s", mark(of)))
+								resp, got := x.as(caller, method, onlyKnown(at, path), strings.ReplaceAll(body, "%s", mark(of)))
 								asked++
 								if found := leak(resp, got, of); found != "" {
-									t.Errorf("%s as %s: %s shows %q: %s", at, who, resp.Status, found, got)
+									t.Errorf("%s as %s: %s shows %q: %s", at, caller, resp.Status, found, got)
 								}
 								if resp.StatusCode < 300 {
 									open[route] = true
@@ -255,8 +255,8 @@ func (x *tenancy) othersAreUnknown(route, path, method string, asked *int) {
 	if path == "/v1/vms" {
 		probes = append(probes, [2]string{path + "?virtualCluster=" + mark("acme"), path + "?virtualCluster=" + absent(mark("acme"))})
 	}
-	for _, who := range principals {
-		of, _, _ := strings.Cut(who, " ")
+	for _, caller := range principals {
+		of, _, _ := strings.Cut(caller, " ")
 		for _, probe := range probes {
 			for _, body := range append(bodies[route], "{}") {
 				var answers [2]string
@@ -268,12 +268,12 @@ func (x *tenancy) othersAreUnknown(route, path, method string, asked *int) {
 					if method != "GET" {
 						at = query(at, "dryRun=true")
 					}
-					resp, got := x.as(who, method, at, strings.ReplaceAll(body, "%s", name), "X-Request-Id", "same")
+					resp, got := x.as(caller, method, at, strings.ReplaceAll(body, "%s", name), "X-Request-Id", "same")
 					*asked++
 					answers[i] = neutral(resp.Status+" "+got, probe[i], name)
 				}
 				if answers[0] != answers[1] {
-					t.Errorf("%s %s as %s is not as for what does not exist:\n%s\n%s", method, probe[0], who, answers[0], answers[1])
+					t.Errorf("%s %s as %s is not as for what does not exist:\n%s\n%s", method, probe[0], caller, answers[0], answers[1])
 				}
 				if method == "GET" {
 					break
@@ -283,12 +283,12 @@ func (x *tenancy) othersAreUnknown(route, path, method string, asked *int) {
 		for _, body := range bodies[route] {
 			var answers [2]string
 			for i, name := range []string{mark("acme"), absent(mark("acme"))} {
-				resp, got := x.as(who, method, query(x.filled(path, of)[0], "dryRun=true"), strings.ReplaceAll(body, "%s", name), "X-Request-Id", "same")
+				resp, got := x.as(caller, method, query(x.filled(path, of)[0], "dryRun=true"), strings.ReplaceAll(body, "%s", name), "X-Request-Id", "same")
 				*asked++
 				answers[i] = neutral(resp.Status+" "+got, "", name)
 			}
 			if answers[0] != answers[1] {
-				t.Errorf("%s naming another tenant's object as %s is not as for what does not exist:\n%s\n%s", route, who, answers[0], answers[1])
+				t.Errorf("%s naming another tenant's object as %s is not as for what does not exist:\n%s\n%s", route, caller, answers[0], answers[1])
 			}
 		}
 	}
@@ -321,18 +321,18 @@ func TestNamesOfTenants(t *testing.T) {
 		x := startTenants(t, 1, 2)
 		const spec = `{"name":"web","groups":[{"name":"core","cpu":0.25,"memory":"512MiB","labels":{"app":"db"},"affinity":{"avoid":["app=db","vc:web"]}}]}`
 		domains := map[string]bool{}
-		for _, who := range []string{"film editor", "acme editor", "operator"} {
-			resp, body := x.as(who, "POST", "/v1/virtual-clusters", spec, "Idempotency-Key", "one")
+		for _, caller := range []string{"film editor", "acme editor", "operator"} {
+			resp, body := x.as(caller, "POST", "/v1/virtual-clusters", spec, "Idempotency-Key", "one")
 			if resp.StatusCode != 202 {
-				t.Fatalf("%s: %s %s", who, resp.Status, body)
+				t.Fatalf("%s: %s %s", caller, resp.Status, body)
 			}
-			if resp, body := x.as(who, "POST", "/v1/virtual-clusters", spec, "Idempotency-Key", "one"); resp.StatusCode != 200 || !strings.Contains(body, `"replayed":true`) {
-				t.Errorf("%s again: %s %s", who, resp.Status, body)
+			if resp, body := x.as(caller, "POST", "/v1/virtual-clusters", spec, "Idempotency-Key", "one"); resp.StatusCode != 200 || !strings.Contains(body, `"replayed":true`) {
+				t.Errorf("%s again: %s %s", caller, resp.Status, body)
 			}
 			var vc v1.VirtualCluster
-			must(t, json.Unmarshal([]byte(x.want(200, "GET", "/v1/virtual-clusters/web", "", who)), &vc))
+			must(t, json.Unmarshal([]byte(x.want(200, "GET", "/v1/virtual-clusters/web", "", caller)), &vc))
 			if g := vc.Groups[0]; g.Labels["app"] != "db" || !slices.Equal(g.Affinity.Avoid, []string{"app=db", "vc:web"}) || vc.Name != "web" {
-				t.Errorf("%s: %+v", who, vc)
+				t.Errorf("%s: %+v", caller, vc)
 			}
 		}
 		var all v1.List[v1.VM]
@@ -351,9 +351,9 @@ func TestNamesOfTenants(t *testing.T) {
 			t.Errorf("%d VMs web-core-0 in domains %v", web, domains)
 		}
 		// On one of two hosts there are two of them: rules of one tenant do not match what is another's.
-		for _, who := range []string{"film editor", "acme editor"} {
-			x.want(202, "DELETE", "/v1/virtual-clusters/web", "", who)
-			x.want(404, "GET", "/v1/virtual-clusters/"+mark("default"), "", who)
+		for _, caller := range []string{"film editor", "acme editor"} {
+			x.want(202, "DELETE", "/v1/virtual-clusters/web", "", caller)
+			x.want(404, "GET", "/v1/virtual-clusters/"+mark("default"), "", caller)
 		}
 		x.want(200, "GET", "/v1/virtual-clusters/web", "", "operator")
 	})
@@ -392,7 +392,7 @@ func TestQuotasOfTenants(t *testing.T) {
 			}
 		}
 		if strings.Contains(metrics, `evenkeel_tenant_quota_limit{key="cpu",tenant="film"}`) {
-			t.Error("a limit that nobody set is a metric")
+			t.Error("a limit that was not set is a metric")
 		}
 		x.want(422, "PATCH", "/v1/quotas/film", `{"limits":{"gpus":"1"}}`, "operator")
 		x.want(422, "PATCH", "/v1/quotas/film", `{"limits":{"memory":"-1"}}`, "operator")

@@ -21,6 +21,7 @@ type Self struct {
 	ID     string     `json:"id" doc:"The id of the token, or of the subject of OpenID Connect: oidc: and a hash of issuer and subject."`
 	Name   string     `json:"name" doc:"Of the token, or of the person."`
 	Role   string     `json:"role" doc:"What the holder may do."`
+	Tenant string     `json:"tenant,omitempty" doc:"Tenant in which the holder has the role; left out: the cluster."`
 	Actor  string     `json:"actor" doc:"The holder's id in the audit log: token:ID or oidc:SUBJECT."`
 	Until  *time.Time `json:"until,omitempty" doc:"When the token ends; left out: never."`
 	Groups []string   `json:"groups,omitempty" doc:"The groups that the issuer names."`

@@ -47,7 +47,7 @@ func TestOpenIDConnect(t *testing.T) {
 	if self.Role != "operator" || self.Actor != "oidc:7f3a" || self.Until == nil || time.Until(*self.Until) > 30*time.Minute {
 		t.Errorf("%+v", self)
 	}
-	for name, change := range map[string]string{"caFile: " + p.CAFile: "caFile: /nonexistent/ca.pem", "role: operator": "role: owner, tenant: render"} {
+	for name, change := range map[string]string{"caFile: " + p.CAFile: "caFile: /nonexistent/ca.pem", "role: operator": "role: admin, tenant: render"} {
 		h := newHost(t, "h2")
 		h.write(strings.Replace("server: true\noidc:\n  issuer: "+p.Issuer+"\n  clientID: a\n  caFile: "+p.CAFile+"\n  roles: [{group: ops, role: operator}]\n", name, change, 1))
 		var out, errs strings.Builder
