@@ -2,6 +2,7 @@ package machines
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -80,4 +81,30 @@ func TestCaps(t *testing.T) {
 		}
 	})
 	report("caps: the machine could run for %.0f%% of the time", 100*share)
+}
+
+// TestWeights has two guests with weights of 3 to 1 on one core.
+func TestWeights(t *testing.T) {
+	if testing.Short() {
+		left(t, "Share", short)
+		return
+	}
+	out, calmness := inside(t, "^TestWeights$")
+	var share float64
+	for line := range strings.Lines(out) {
+		if rest, ok := strings.CutPrefix(line, "WEIGHTS "); ok {
+			report("weights of 3 to 1: %s; the machine could run for %.0f%% of the time", strings.TrimSpace(rest), 100*calmness)
+			_, _ = fmt.Sscanf(rest, "share %f", &share)
+		}
+	}
+	within := math.Abs(share-0.75) <= 0.05
+	if !within && share > 0 && calmness < calm {
+		left(t, "Share", fmt.Sprintf("it is %.3f, but other work on this computer kept the machine waiting for %.0f%% of the time", share, 100*(1-calmness)))
+		return
+	}
+	check(t, nil, "Share", func(t *testing.T) {
+		if !within {
+			t.Errorf("the heavier guest got %.3f of what both got, want 0.75 within 0.05", share)
+		}
+	})
 }
