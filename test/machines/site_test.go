@@ -132,14 +132,18 @@ func fresh(t *testing.T, test func(t *testing.T, m *Machine, s *site)) {
 		t.Skip("boots a whole machine under emulation, which takes minutes: make test-machines")
 	}
 	for attempt := 1; ; attempt++ {
-		var m *Machine
+		reset, skipped := false, false
 		t.Run("Machine", func(t *testing.T) {
-			var s *site
-			m, s = machine(t)
+			m, s := machine(t)
+			// Before the clean-up, which removes the log that says so.
+			defer func() { reset, skipped = m.emulatorReset(), t.Skipped() }()
 			test(t, m, s)
 			must(t, m, nil)
 		})
-		if m == nil || !m.emulatorReset() {
+		if !reset {
+			if skipped {
+				t.Fatal("a test in a machine was skipped, and no reset of the emulator was the reason")
+			}
 			return
 		}
 		again := attempt == 1 && !t.Failed()
