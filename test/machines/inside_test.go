@@ -108,3 +108,20 @@ func TestWeights(t *testing.T) {
 		}
 	})
 }
+
+// TestDelay reports how soon a lower cap is effective. It judges nothing: a machine that waits for a CPU is late in all it does.
+func TestDelay(t *testing.T) {
+	if testing.Short() {
+		left(t, "Figures", short)
+		return
+	}
+	out, share := inside(t, "^TestDelay$")
+	if !strings.Contains(out, "DELAY ") {
+		t.Error("no figures of the delay")
+	}
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "DELAY ") {
+			report("%s; the machine could run for %.0f%% of the time", strings.TrimSpace(line), 100*share)
+		}
+	}
+}
