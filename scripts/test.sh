@@ -8,11 +8,12 @@
 #          servers in real time, and want the CPU that labs take
 #   real   packages whose tests drive the real libvirt and QEMU, that of this machine and that of Debian's backports: chaos
 #          beside what measures no CPU, then what measures it, alone
-#   machines  a host with KVM, cgroup v2, systemd and a watchdog, in a whole emulated Debian (test/machines); its disk is made in a
-#          step before, which is NOT RUN where the archive of packages cannot be reached
+#   image  no tests, but the disk that machines boots, the packages it installs, and what Debian has for both
+#   machines  a host with KVM, cgroup v2, systemd and a watchdog, in a whole emulated Debian (test/machines); it waits for image, or
+#          begins with it, and is NOT RUN where the archive of packages cannot be reached
 #   fuzz   every fuzz target for EVENKEEL_FUZZTIME executions (default 20000x, fewer where one is slow: executions below)
-# Tests of "real" wait more than they compute. With memory enough chaos runs beside its others, and lint, race and fuzz beside
-# it and "programs", in the order given, at a lower priority. What runs beside others prints when it ends.
+# Tests of "real" wait more than they compute. With memory enough chaos runs beside its others, and lint, image, race and fuzz beside
+# it, "programs" and "machines", in the order given, at a lower priority. What runs beside others prints when it ends.
 # EVENKEEL_PATIENCE, a number of at least 1, multiplies the limits of what tests wait for, on a machine too slow for them.
 # A stage that fails does not keep the later ones from running; the status is 1 if any failed. At the end: each stage with its time and how
 # many tests ran, failed and were skipped, and the ten slowest tests.
@@ -119,10 +120,21 @@ go_test() {
 	"$logs/gotestsum" --format standard-quiet --hide-summary skipped --jsonfile-timing-events "$events" -- -tags "$tags" -timeout "$timeout" "${vet[@]}" "$@" "${packages[@]}"
 }
 
+# setup_machines installs what the machine's disk is made with, where that is missing. Status 3: it cannot be had.
+setup_machines() {
+	local tool
+	for tool in debootstrap mkfs.ext4 ssh; do
+		PATH=$PATH:/usr/sbin:/sbin command -v "$tool" >/dev/null || {
+			scripts/archive.sh bookworm >/dev/null && scripts/setup.sh machines
+			return
+		}
+	done
+}
+
 # machine_image makes what machines needs. It fails unless all is made, or cannot be for want of an archive.
 machine_image() {
 	local status=0
-	{ scripts/fetch-qemu.sh && test/machines/image.sh; } 2> >(tee "$logs/image-errors" >&2) || status=$?
+	{ setup_machines && scripts/fetch-qemu.sh && test/machines/image.sh; } 2> >(tee "$logs/image-errors" >&2) || status=$?
 	if [[ $status -eq 3 ]]; then
 		tail -n 1 "$logs/image-errors" >"$logs/no-machine"
 		return 0
@@ -216,8 +228,13 @@ run() {
 		! newer || EVENKEEL_REAL=1 EVENKEEL_QEMU=$PWD/build/qemu stage "conformance and measured moves on the QEMU of backports" \
 			go_test -p 1 -count 1 -run '^Test(Conformance|Moves)$' <<<$'evenkeel/hypervisor/libvirt\nevenkeel/test/cluster'
 		;;
-	machines)
+	image)
 		stage "the disk of the test machine" machine_image
+		touch "$logs/image-ended"
+		;;
+	machines)
+		while [[ ! -e $logs/image-ended && " ${low[*]} " == *" image "* ]] && kill -0 "$low_pid" 2>/dev/null; do sleep 1; done
+		[[ -e $logs/image-ended ]] || run image
 		if [[ -e $logs/no-machine ]]; then
 			echo "== NOT RUN: a host with KVM, cgroup v2 and systemd ($(<"$logs/no-machine"))" | tee -a "$logs/summary"
 		elif [[ -e $logs/machine ]]; then
@@ -276,6 +293,7 @@ pids=()
 vet=()
 if [[ " $* " == *" lint "* ]]; then vet=(-vet=off); fi
 
+low_pid= # of what runs at a lower priority
 beside=
 # The hosts of a lab take up to 4 GiB, the race detector's packages as much.
 memory=$(awk '$1 == "MemAvailable:" {print int($2 / 1048576)}' /proc/meminfo) # GiB
@@ -290,10 +308,10 @@ if [[ ${#front[@]} -gt 0 && ${#low[@]} -gt 0 && $memory -ge 12 ]]; then
 		beside=yes
 		for s in "${low[@]}"; do run "$s"; done
 	) &
-	pid=$!
+	low_pid=$!
 	for s in "${front[@]}"; do run "$s"; done
 	rejoin
-	wait "$pid" || echo "the stages beside it" | tee "$logs/the stages beside it" >>"$logs/failed"
+	wait "$low_pid" || echo "the stages beside it" | tee "$logs/the stages beside it" >>"$logs/failed"
 else
 	for s in "$@"; do run "$s"; done
 	rejoin

@@ -136,20 +136,31 @@ func (s Setup) filled() Setup {
 	return s
 }
 
+// groups are the parts of the suite: each begins with no VM.
+var groups = []struct {
+	name string
+	run  func(t *testing.T, s Setup)
+}{
+	{"NoGuest", noGuest},
+	{"OneGuest", oneGuest},
+	{"Memory", guestMemory},
+	{"ManyVCPUs", manyVCPUs},
+	{"Migration", migration},
+}
+
+// Groups are the names of the subtests of Run, each of which can run alone.
+func Groups() []string {
+	var names []string
+	for _, g := range groups {
+		names = append(names, g.name)
+	}
+	return names
+}
+
 // Run runs the whole suite. It calls setup once for each group of tests; each
 // call returns a host with no VM of the suite's on it (it may be the same
 // machine each time). What setup needs to take down it registers with t.Cleanup.
 func Run(t *testing.T, setup func(t *testing.T) Setup) {
-	groups := []struct {
-		name string
-		run  func(t *testing.T, s Setup)
-	}{
-		{"NoGuest", noGuest},
-		{"OneGuest", oneGuest},
-		{"Memory", guestMemory},
-		{"ManyVCPUs", manyVCPUs},
-		{"Migration", migration},
-	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
 			s := setup(t).filled()

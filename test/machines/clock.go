@@ -66,7 +66,7 @@ func (e *StallError) Error() string {
 }
 
 // Until polls until done says so. It fails when what progress returns stayed the same for limit, counted in the machine's own
-// time, or when the machine has ended.
+// time, or when the machine has ended or was reset by the emulator.
 func (m *Machine) Until(ctx context.Context, limit time.Duration, what string, progress func() string, done func() bool) error {
 	limit = patience.Within(limit)
 	began, at, idle, last := time.Now(), time.Now(), time.Duration(0), progress()
@@ -81,6 +81,9 @@ func (m *Machine) Until(ctx context.Context, limit time.Duration, what string, p
 			return fmt.Errorf("%s: QEMU ended: %w: %s", what, m.err, m.output())
 		case <-ctx.Done():
 			return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+		}
+		if m.monitor != nil && m.emulatorReset() {
+			return fmt.Errorf("%s: %w", what, errEmulator)
 		}
 		after, err := waited(m.pid())
 		if err != nil {

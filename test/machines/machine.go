@@ -150,6 +150,22 @@ func (m *Machine) answers() bool {
 	return err == nil && string(greeting) == "SSH-"
 }
 
+// errEmulator says that the emulator reset the machine.
+var errEmulator = errors.New("the emulator reset the machine")
+
+// tripleFault is what QEMU logs when a CPU of the machine cannot deliver an exception any more. It then resets the machine. What is
+// tested runs in user space, and cannot cause it; the watchdog and the kernel reset the machine in other ways.
+const tripleFault = "Triple fault"
+
+// emulatorReset says whether the emulator reset the machine.
+func (m *Machine) emulatorReset() bool {
+	if len(m.Events("RESET")) == 0 {
+		return false
+	}
+	text, err := os.ReadFile(m.path("resets.log"))
+	return err == nil && bytes.Contains(text, []byte(tripleFault))
+}
+
 // Events are those of QEMU of that name, such as WATCHDOG and RESET; all of them if it is "".
 func (m *Machine) Events(name string) []Event { return m.monitor.seen(name) }
 

@@ -4,7 +4,10 @@ import "testing"
 
 // TestMachine is what all else rests on: the machine is emulated, and has KVM, cgroup v2, systemd and a watchdog device.
 func TestMachine(t *testing.T) {
-	m, s := machine(t)
+	fresh(t, host)
+}
+
+func host(t *testing.T, m *Machine, s *site) {
 	packages, err := s.img.Packages()
 	if err != nil {
 		t.Fatal(err)
@@ -21,7 +24,7 @@ func TestMachine(t *testing.T) {
 		"WatchdogDevice":  {"cat /sys/class/watchdog/watchdog0/identity", "i6300ESB timer"},
 		"NoWayOut":        {"cat /sys/class/watchdog/watchdog0/nowayout", "0"},
 	} {
-		check(t, name, func(t *testing.T) {
+		check(t, m, name, func(t *testing.T) {
 			if got := do(t, m, "%s", want[0]); got != want[1] {
 				t.Errorf("%s: %q, want %q", want[0], got, want[1])
 			}

@@ -56,6 +56,40 @@ CAPS --- PASS: no verdict
 	}
 }
 
+func TestEmulatorReset(t *testing.T) {
+	for _, tt := range []struct {
+		name, log string
+		events    []Event
+		want      bool
+	}{
+		{"it runs", "CPU Reset (CPU 0)\n", nil, false},
+		{"its watchdog bit", "CPU Reset (CPU 0)\n", []Event{{Name: "WATCHDOG"}, {Name: "RESET"}}, false},
+		{"a triple fault", "CPU Reset (CPU 0)\nTriple fault\nCPU Reset (CPU 0)\n", []Event{{Name: "RESET"}}, true},
+		{"a triple fault after its watchdog", "Triple fault\n", []Event{{Name: "WATCHDOG"}, {Name: "RESET"}, {Name: "RESET"}}, true},
+	} {
+		m := &Machine{dir: t.TempDir(), monitor: &monitor{events: tt.events}}
+		if err := os.WriteFile(m.path("resets.log"), []byte(tt.log), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := m.emulatorReset(); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+		ended := ""
+		t.Run("", func(t *testing.T) {
+			defer func() {
+				if t.Skipped() {
+					ended = "skipped"
+				}
+			}()
+			must(t, m, nil)
+			ended = "went on"
+		})
+		if want := map[bool]string{true: "skipped", false: "went on"}[tt.want]; ended != want {
+			t.Errorf("%s: the test %s, want %s", tt.name, ended, want)
+		}
+	}
+}
+
 func TestParsePackages(t *testing.T) {
 	got := parsePackages("libvirt0:amd64\t9.0.0-4\nsystemd\t252.1\n\nnonsense\n")
 	if want := map[string]string{"libvirt0": "9.0.0-4", "systemd": "252.1"}; !maps.Equal(got, want) {

@@ -68,9 +68,6 @@ func warm(ctx context.Context, m *Machine) error {
 // machine is a restored machine, which goes when the test does. A test that fails leaves its logs in build/machines/logs.
 func machine(t *testing.T) (*Machine, *site) {
 	t.Helper()
-	if os.Getenv("EVENKEEL_MACHINES") != "1" {
-		t.Skip("boots a whole machine under emulation, which takes minutes: make test-machines")
-	}
 	s, err := theSite()
 	if err != nil {
 		t.Fatal(err)
@@ -86,11 +83,14 @@ func machine(t *testing.T) (*Machine, *site) {
 		t.Fatal(err)
 	}
 	report("%s: restored in %.1f s", t.Name(), time.Since(began).Seconds())
+	tally.Lock()
+	tally.machines++
+	tally.Unlock()
 	t.Cleanup(func() {
 		select {
 		case <-m.ended:
 		default:
-			if t.Failed() {
+			if t.Failed() || m.emulatorReset() {
 				keep(t, m, s.logs(t))
 			}
 		}
@@ -124,13 +124,55 @@ func keep(t *testing.T, m *Machine, dir string) {
 	t.Logf("logs of the machine are in %s (%v)", dir, err)
 }
 
+// fresh runs a test in a machine of its own. The emulator now and then resets a machine that runs guests: then the test
+// ends there, is neither passed nor failed, and runs again, once, in another machine. A check that fails is never repeated.
+func fresh(t *testing.T, test func(t *testing.T, m *Machine, s *site)) {
+	t.Helper()
+	if os.Getenv("EVENKEEL_MACHINES") != "1" {
+		t.Skip("boots a whole machine under emulation, which takes minutes: make test-machines")
+	}
+	for attempt := 1; ; attempt++ {
+		reset, skipped := false, false
+		t.Run("Machine", func(t *testing.T) {
+			m, s := machine(t)
+			// Before the clean-up, which removes the log that says so.
+			defer func() { reset, skipped = m.emulatorReset(), t.Skipped() }()
+			test(t, m, s)
+			must(t, m, nil)
+		})
+		if !reset {
+			if skipped {
+				t.Fatal("a test in a machine was skipped, and no reset of the emulator was the reason")
+			}
+			return
+		}
+		again := attempt == 1 && !t.Failed()
+		report("%s: %v in attempt %d; once again: %v", t.Name(), errEmulator, attempt, again)
+		tally.Lock()
+		tally.resets++
+		tally.Unlock()
+		if !again {
+			t.Fatalf("%v in attempt %d", errEmulator, attempt)
+		}
+	}
+}
+
+// must ends a test at an error. If the emulator reset the machine, the test is skipped, for fresh to run it again.
+func must(t *testing.T, m *Machine, err error) {
+	t.Helper()
+	if m.emulatorReset() && !t.Failed() {
+		t.Skip(errEmulator)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // do runs a command line in the machine, and fails the test if it fails.
 func do(t *testing.T, m *Machine, format string, args ...any) string {
 	t.Helper()
 	out, err := m.Run(t.Context(), fmt.Sprintf(format, args...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, m, err)
 	return out
 }
 
@@ -145,18 +187,17 @@ func await(t *testing.T, m *Machine, what, command string, wanted func(out strin
 		}
 		return err == nil && wanted(out)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, m, err)
 	return out
 }
 
 // tally counts checks, so that none is left out in silence.
 var tally struct {
 	sync.Mutex
-	passed, failed int
-	left           []string // what was not checked, and why
-	lines          []string
+	passed, failed   int
+	machines, resets int      // started; reset by the emulator
+	left             []string // what was not checked, and why
+	lines            []string
 }
 
 // report adds a line to what is printed at the end.
@@ -168,10 +209,17 @@ func report(format string, args ...any) {
 	fmt.Println("machines:", line)
 }
 
-// check is a subtest that is counted.
-func check(t *testing.T, name string, f func(t *testing.T)) bool {
+// check is a subtest that is counted, unless the emulator resets its machine, if it has one.
+func check(t *testing.T, m *Machine, name string, f func(t *testing.T)) bool {
 	t.Helper()
-	ok := t.Run(name, f)
+	lost := false
+	ok := t.Run(name, func(t *testing.T) {
+		defer func() { lost = t.Skipped() }()
+		f(t)
+	})
+	if lost {
+		must(t, m, nil)
+	}
 	tally.Lock()
 	defer tally.Unlock()
 	if ok {
@@ -183,13 +231,13 @@ func check(t *testing.T, name string, f func(t *testing.T)) bool {
 }
 
 // inFull is a check that the short run leaves out, and says so.
-func inFull(t *testing.T, name string, f func(t *testing.T)) {
+func inFull(t *testing.T, m *Machine, name string, f func(t *testing.T)) {
 	t.Helper()
 	if testing.Short() {
 		left(t, name, short)
 		return
 	}
-	check(t, name, f)
+	check(t, m, name, f)
 }
 
 const short = "the run is short (SHORT=1)"
@@ -265,6 +313,7 @@ func TestMain(m *testing.M) {
 		for _, line := range tally.left {
 			fmt.Println("machines: not checked:", line)
 		}
+		fmt.Printf("machines: the emulator reset %d of %d machines\n", tally.resets, tally.machines)
 		fmt.Printf("machines: %d checks passed, %d failed, %d left out, in %s\n", tally.passed, tally.failed, len(tally.left), time.Since(began).Round(time.Second))
 	}
 	os.Exit(code)

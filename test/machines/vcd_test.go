@@ -14,19 +14,16 @@ const config = `advertise: 10.0.2.15:7480
 watchdog: {device: /dev/watchdog, timeout: 15s}
 `
 
-// cluster is a machine in which Evenkeel's packages are installed as the docs say, with a cluster of this one host and the test
+// cluster installs Evenkeel's packages in a machine, as the docs say, and makes a cluster of this one host, with the test
 // guest in the catalogue.
-func cluster(t *testing.T) *Machine {
+func cluster(t *testing.T, m *Machine, s *site) {
 	t.Helper()
-	m, s := machine(t)
 	debs, err := filepath.Glob(filepath.Join(s.root, "build", "packages", "*.deb"))
 	if err != nil || len(debs) != 2 {
 		t.Fatalf("packages: %q, %v: run make packages", debs, err)
 	}
 	for _, deb := range debs {
-		if err := m.Copy(t.Context(), deb, "/srv/packages/"+filepath.Base(deb), "644"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m, m.Copy(t.Context(), deb, "/srv/packages/"+filepath.Base(deb), "644"))
 	}
 	began := time.Now()
 	do(t, m, "apt-get install -q -y /srv/packages/*.deb")
@@ -35,16 +32,13 @@ func cluster(t *testing.T) *Machine {
 	do(t, m, "systemctl enable --now vcd && vcctl cluster init")
 	do(t, m, "vcctl image add tiny-initrd --kind initrd --file /srv/guest/initrd.img")
 	do(t, m, "vcctl image add tiny --kind kernel --file /srv/guest/vmlinuz --initrd tiny-initrd --cmdline 'console=ttyS0 quiet panic=-1 ek.burn=1'")
-	return m
 }
 
 // create runs a virtual cluster of busy guests and waits until they run.
 func create(t *testing.T, m *Machine, name string, count int, more string) {
 	t.Helper()
 	file := fmt.Sprintf("name: %s\nminYield: 0.3\n%sgroups:\n  - {name: vm, count: %d, cpu: 1, memory: 128MiB, image: tiny}\n", name, more, count)
-	if err := m.Write(t.Context(), file, "/srv/"+name+".yaml"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m, m.Write(t.Context(), file, "/srv/"+name+".yaml"))
 	do(t, m, "vcctl vc create -f /srv/%s.yaml --wait", name)
 }
 
@@ -72,24 +66,23 @@ func ready(t *testing.T, m *Machine, vms int) {
 	})
 }
 
-// TestVcd has one machine for both, because packages take a minute to install under emulation.
 func TestVcd(t *testing.T) {
-	m := cluster(t)
-	t.Run("Unit", func(t *testing.T) { unit(t, m) })
-	t.Run("Watchdog", func(t *testing.T) { watchdog(t, m) })
+	t.Run("Unit", func(t *testing.T) { fresh(t, unit) })
+	t.Run("Watchdog", func(t *testing.T) { fresh(t, watchdog) })
 }
 
 // unit goes through the life of vcd under its shipped unit: guests go on through all of it.
-func unit(t *testing.T, m *Machine) {
+func unit(t *testing.T, m *Machine, s *site) {
+	cluster(t, m, s)
 	create(t, m, "web", 2, "")
 	ready(t, m, 2)
 	before := guests(t, m)
-	check(t, "KVMDomains", func(t *testing.T) {
+	check(t, m, "KVMDomains", func(t *testing.T) {
 		if got := do(t, m, "for d in $(virsh -q list --name); do virsh dumpxml $d | grep -o \"<domain type='kvm'\"; done | wc -l"); got != "2" {
 			t.Errorf("%s domains of type kvm, want 2", got)
 		}
 	})
-	check(t, "HostCheck", func(t *testing.T) {
+	check(t, m, "HostCheck", func(t *testing.T) {
 		var report struct {
 			Findings []struct{ Check, Level, Text string } `json:"findings"`
 		}
@@ -109,13 +102,13 @@ func unit(t *testing.T, m *Machine) {
 			}
 		}
 	})
-	check(t, "CapsInTheKernel", func(t *testing.T) {
+	check(t, m, "CapsInTheKernel", func(t *testing.T) {
 		// 1.75 cores may be used, and the two need one each.
 		await(t, m, "each vCPU has its quota", "cat /sys/fs/cgroup/machine.slice/*.scope/libvirt/vcpu0/cpu.max", func(out string) bool {
 			return out == "87500 100000\n87500 100000"
 		})
 	})
-	check(t, "AppArmorConfinesGuests", func(t *testing.T) {
+	check(t, m, "AppArmorConfinesGuests", func(t *testing.T) {
 		if got := do(t, m, "for p in $(pgrep qemu-system); do cat /proc/$p/attr/current; done | grep -c 'libvirt-.* (enforce)'"); got != "2" {
 			t.Errorf("%s guests are confined by AppArmor, want 2", got)
 		}
@@ -123,14 +116,14 @@ func unit(t *testing.T, m *Machine) {
 	pid := func(t *testing.T) string { return do(t, m, "systemctl show --property MainPID --value vcd") }
 	for _, step := range []struct {
 		name, command string
-		check         func(*testing.T, string, func(*testing.T))
+		check         func(*testing.T, *Machine, string, func(*testing.T))
 	}{
 		{"Restart", "systemctl restart vcd", always},
 		{"Kill", "kill -9 $(systemctl show --property MainPID --value vcd)", always},
 		{"Upgrade", "apt-get install -q -y --reinstall /srv/packages/evenkeel-vcd_*.deb", inFull},
 		{"LibvirtRestart", "systemctl restart libvirtd; systemctl restart vcd", inFull},
 	} {
-		step.check(t, step.name, func(t *testing.T) {
+		step.check(t, m, step.name, func(t *testing.T) {
 			old := pid(t)
 			began := time.Now()
 			do(t, m, "%s", step.command)
@@ -140,7 +133,7 @@ func unit(t *testing.T, m *Machine) {
 			goOn(t, m, before)
 		})
 	}
-	inFull(t, "Stop", func(t *testing.T) {
+	inFull(t, m, "Stop", func(t *testing.T) {
 		do(t, m, "systemctl stop vcd")
 		if state := do(t, m, "systemctl is-active vcd || true"); state != "inactive" {
 			t.Fatalf("vcd is %s after the stop", state)
@@ -150,12 +143,12 @@ func unit(t *testing.T, m *Machine) {
 		ready(t, m, 2)
 		goOn(t, m, before)
 	})
-	check(t, "Scopes", func(t *testing.T) {
+	check(t, m, "Scopes", func(t *testing.T) {
 		if got := do(t, m, "cat /proc/$(pgrep -o qemu-system)/cgroup"); !strings.HasPrefix(got, `0::/machine.slice/machine-qemu\x2d`) {
 			t.Errorf("a guest is in %s, outside of machined's slice", got)
 		}
 	})
-	check(t, "Delete", func(t *testing.T) {
+	check(t, m, "Delete", func(t *testing.T) {
 		do(t, m, "vcctl vc delete web --wait")
 		if left := guests(t, m); left != "" {
 			t.Errorf("left after the deletion: %s", left)
@@ -163,10 +156,11 @@ func unit(t *testing.T, m *Machine) {
 	})
 }
 
-func always(t *testing.T, name string, f func(*testing.T)) { check(t, name, f) }
+func always(t *testing.T, m *Machine, name string, f func(*testing.T)) { check(t, m, name, f) }
 
 // watchdog stops vcd while restartable VMs run: the device resets the machine.
-func watchdog(t *testing.T, m *Machine) {
+func watchdog(t *testing.T, m *Machine, s *site) {
+	cluster(t, m, s)
 	armed := func(t *testing.T) float64 {
 		var host struct {
 			Watchdog float64 `json:"watchdog"`
@@ -177,13 +171,13 @@ func watchdog(t *testing.T, m *Machine) {
 		}
 		return host.Watchdog
 	}
-	check(t, "NotArmedBefore", func(t *testing.T) {
+	check(t, m, "NotArmedBefore", func(t *testing.T) {
 		if got := armed(t); got != 0 {
 			t.Errorf("armed with %v s without a restartable VM", got)
 		}
 	})
 	create(t, m, "db", 1, "onHostLoss: restart\n")
-	check(t, "Armed", func(t *testing.T) {
+	check(t, m, "Armed", func(t *testing.T) {
 		if got := armed(t); got < 14 || got > 16 {
 			t.Errorf("the watchdog bites after %v s, want 15", got)
 		}
@@ -191,7 +185,7 @@ func watchdog(t *testing.T, m *Machine) {
 			t.Errorf("the kernel says %q of the device", got)
 		}
 	})
-	check(t, "RestartWithinTheTimeOut", func(t *testing.T) {
+	check(t, m, "RestartWithinTheTimeOut", func(t *testing.T) {
 		do(t, m, "systemctl restart vcd")
 		ready(t, m, 1)
 		if n := len(m.Events("WATCHDOG")); n > 0 {
@@ -202,13 +196,11 @@ func watchdog(t *testing.T, m *Machine) {
 		}
 	})
 	boot := do(t, m, "cat /proc/sys/kernel/random/boot_id")
-	bitten := check(t, "Bites", func(t *testing.T) {
+	bitten := check(t, m, "Bites", func(t *testing.T) {
 		do(t, m, "kill -STOP $(systemctl show --property MainPID --value vcd)")
 		stopped := time.Now()
 		err := m.Until(t.Context(), 2*time.Minute, "the watchdog bites", func() string { return "" }, func() bool { return len(m.Events("WATCHDOG")) > 0 && len(m.Events("RESET")) > 0 })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, m, err)
 		after := m.Events("WATCHDOG")[0].At.Sub(stopped)
 		report("SIGSTOP of vcd with restartable VMs: the watchdog resets the machine after %.1f s", after.Seconds())
 		if after > 16*time.Second {
@@ -218,11 +210,9 @@ func watchdog(t *testing.T, m *Machine) {
 	if !bitten {
 		return
 	}
-	check(t, "BootsAgain", func(t *testing.T) {
+	check(t, m, "BootsAgain", func(t *testing.T) {
 		m.hangUp()
-		if err := m.Ready(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m, m.Ready(t.Context()))
 		if again := do(t, m, "cat /proc/sys/kernel/random/boot_id"); again == boot {
 			t.Error("the same boot as before")
 		}
