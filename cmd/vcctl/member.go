@@ -13,6 +13,7 @@ import (
 
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
+	"evenkeel/internal/secretfile"
 )
 
 var socketFlag = &cli.StringFlag{Name: "socket", Usage: "local `SOCKET` of the vcd on this host", Value: v1.SetupSocket}
@@ -98,7 +99,7 @@ func clusterInit(c *call) error {
 	})
 }
 
-// keepFile writes a file that its owner alone may read. What was there stays beside it.
+// keepFile writes a file that its owner alone may read, so that it survives a loss of power. What was there stays beside it.
 func keepFile(path, content string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -108,7 +109,7 @@ func keepFile(path, content string) error {
 			return err
 		}
 	}
-	return os.WriteFile(path, []byte(content), 0o600)
+	return secretfile.Write(path, []byte(content), 0o600)
 }
 
 var joinTokenTable = tableOf("ID,ROLES,FOR,UNTIL,USED BY,COMMENT", "", func(k v1.JoinToken) []string {
