@@ -43,6 +43,9 @@ func (s *Server) registerTenants(api huma.API) {
 			ReadParams
 		}) (*answerOf[v1.Tenant], error) {
 			row, _, err := s.tenant(ctx, in.ReadParams, in.Name)
+			if err == nil && row.Name == state.QuotaDefaults {
+				err = noTenant(in.Name)
+			}
 			if err != nil {
 				return nil, err
 			}

@@ -402,6 +402,13 @@ func TestQuotasOfTenants(t *testing.T) {
 		time.Sleep(10 * time.Second) // sleep: in the bubble, until it is stopped
 		x.want(200, "POST", "/v1/virtual-clusters/"+mark("acme")+"/start?dryRun=true", "", "acme editor")
 		x.want(202, "POST", "/v1/virtual-clusters/"+mark("acme")+"/start", "", "acme editor")
+		x.want(200, "PATCH", "/v1/quotas/acme", `{"limits":{"queued":"0"}}`, "operator")
+		for _, dry := range []string{"?dryRun=true", ""} { // one that would wait
+			resp, body := x.as("acme editor", "POST", "/v1/virtual-clusters"+dry, `{"name":"wide","groups":[{"name":"a","count":2,"cpu":0.1,"memory":"7GiB"}]}`)
+			if p := problemIn(t, resp, body); p.Type != v1.ProblemQuota || !strings.Contains(p.Detail, "quota queued: limit 0, used 0, asked for 1 more") {
+				t.Errorf("to wait: %s %s", resp.Status, body)
+			}
+		}
 		x.want(200, "PATCH", "/v1/quotas/*", `{"limits":{"vcs":"1"}}`, "operator")
 		x.want(403, "POST", "/v1/virtual-clusters", `{"name":"more","groups":[{"name":"a","cpu":0.1,"memory":"512MiB"}]}`, "acme editor")
 	})
@@ -447,6 +454,7 @@ func TestSuspendedTenant(t *testing.T) {
 		}
 		x.want(200, "GET", "/v1/vms", "", "film owner")
 		x.want(404, "PATCH", "/v1/tenants/none", `{"state":"active"}`, "operator")
+		x.want(404, "GET", "/v1/tenants/*", "", "operator")
 		x.want(201, "POST", "/v1/tenants", `{"name":"short"}`, "operator")
 		x.want(204, "DELETE", "/v1/tenants/short", "", "operator")
 		x.want(409, "DELETE", "/v1/tenants/default", "", "operator")

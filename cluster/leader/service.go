@@ -323,6 +323,9 @@ func (c *Service) try(ctx context.Context, q request, global bool, decide decide
 			}
 			return Result{DryRun: q.call.DryRun, Decision: a.Decision}, false, &Refused{Decision: a.Decision}
 		}
+		if err := s.CheckGrowth(q.verb, a.Plan.VC); err != nil { // it may have to wait, which has a quota, too
+			return r, false, err
+		}
 		m, _ := s.Meta()
 		r = Result{VC: *a.Plan.VC, Decision: a.Decision, Changes: changesOf(s, a.Plan), DryRun: q.call.DryRun, rightsizing: m.Settings.Rightsizing}
 		if q.call.DryRun {
