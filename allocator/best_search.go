@@ -71,6 +71,7 @@ func (w *work) surely() bool {
 func (w *work) withFloors(start []int32) (host []int32, infeasible bool) {
 	lowest, open := -1.0, w.bound // reached, and not known to fail
 	proved := w.bound             // no placement reaches more
+	even := false                 // a y was met that rounding alone keeps from being reached, or from being proved out of reach
 	try := func(y float64, steps int64) {
 		w.weigh(y)
 		from := host
@@ -85,6 +86,7 @@ func (w *work) withFloors(start []int32) (host []int32, infeasible bool) {
 			proved, open = min(proved, y), min(open, y)
 		default:
 			open = min(open, y)
+			even = even || r.Lower > 1-1e-12
 		}
 	}
 	rest := w.steps / 2
@@ -115,6 +117,9 @@ func (w *work) withFloors(start []int32) (host []int32, infeasible bool) {
 			break
 		}
 		open = proved
+	}
+	if even && proved-lowest > provedGap {
+		try(lowest+provedGap/2, w.portion(rest/2))
 	}
 	w.bound = min(w.bound, outwards(max(proved, lowest)))
 	w.final = proved-lowest <= provedGap

@@ -289,6 +289,22 @@ func TestExactIsExact(t *testing.T) {
 	t.Log(verdicts)
 }
 
+// The search meets a yield that differs from the optimum by rounding alone: it is neither reached nor proved out of reach.
+func TestExactWhereRoundingDecides(t *testing.T) {
+	for _, p := range []allocator.Problem{
+		{Hosts: []allocator.Host{{Name: "h0", CPU: 0.15, Memory: 0.1}, {Name: "h1", CPU: 0.13, Memory: 0.1}, {Name: "h2", CPU: 0.18, Memory: 0.1}},
+			Groups: []allocator.Group{{Name: "g0", Count: 4, CPU: 0.14}, {Cluster: "a", Name: "g1", Count: 2, CPU: 0.06, MinYield: 1}}},
+		{Hosts: []allocator.Host{{Name: "h0", CPU: 0.47, Memory: 0.56}, {Name: "h1", CPU: 0.1, Memory: 3.31}},
+			Groups: []allocator.Group{{Cluster: "b", Name: "g0", Count: 2, CPU: 0.01, Memory: 0.05, MinYield: 0.04}, {Cluster: "a", Name: "g1", Count: 1, CPU: 0.7, Memory: 0.11, MinYield: 0.02},
+				{Cluster: "b", Name: "g2", Count: 3, CPU: 0.03, Memory: 0.02, MinYield: 0.99}}},
+	} {
+		want := bestOfAll(p, allocator.Search{})
+		if o := allocator.Exact(p, allocator.Search{}); o.Verdict != allocator.Optimal || math.Abs(o.Solution.MinYield-want) > 1e-8 {
+			t.Errorf("%+v: the best is %v, got %+v", p, want, o)
+		}
+	}
+}
+
 // The optimum does not depend on the order of hosts and groups, and a host more
 // never lowers it.
 func TestExactOrderAndMoreHosts(t *testing.T) {
