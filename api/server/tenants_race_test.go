@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"evenkeel/api/client"
 	"evenkeel/api/v1"
 )
 
@@ -126,6 +127,35 @@ func TestServerWithoutLeaderServesNoTenant(t *testing.T) {
 		time.Sleep(5*time.Second - time.Since(begun)) // sleep: in the bubble
 		ask("film owner", 503)
 		ask("admin", 200)
+	})
+}
+
+// A console that a tenant opened through a follower ends within 5 s of the right behind it.
+func TestConsolesOfTenants(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 3, 3)
+		_, follower := x.leads()
+		of := func(caller string) *client.Client {
+			c, err := client.New(client.Config{Address: x.Address(follower), Token: x.token[caller], CAFile: x.CAFile(), Dial: x.Dial})
+			must(t, err)
+			t.Cleanup(c.Close)
+			return c
+		}
+		if _, err := of("film viewer").Console(t.Context(), mark("film")+"-core-0"); !client.IsProblem(err, v1.ProblemForbidden) {
+			t.Errorf("a viewer: %v", err)
+		}
+		if _, err := of("film editor").Console(t.Context(), x.vm["acme"]); !client.IsProblem(err, v1.ProblemNotFound) {
+			t.Errorf("another tenant's: %v", err)
+		}
+		tty, err := of("film editor").Console(t.Context(), mark("film")+"-core-0")
+		must(t, err)
+		defer tty.Close() //nolint:errcheck // it ended
+		x.want(200, "PATCH", "/v1/tenants/film", `{"state":"suspended"}`, "operator")
+		begun := time.Now()
+		_, err = io.Copy(io.Discard, tty)
+		if took := time.Since(begun); took > 5*time.Second || !strings.Contains(fmt.Sprint(err), "suspended") {
+			t.Errorf("the console ended after %s: %v", took, err)
+		}
 	})
 }
 
