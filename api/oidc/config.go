@@ -58,9 +58,6 @@ const (
 // algorithms that tokens can be signed with. All are asymmetric: with a symmetric one every server could make tokens.
 var algorithms = []string{"RS256", "ES256", "EdDSA"}
 
-// tenantRoles are the roles in one tenant, which no version has yet.
-var tenantRoles = []string{"owner", "editor", "viewer"}
-
 // WithDefaults fills in what was left out.
 func (c Config) WithDefaults() Config {
 	c.Audience = cmp.Or(c.Audience, c.ClientID)
@@ -115,14 +112,14 @@ func (c Config) Check() (faults []Fault) {
 }
 
 func (m Mapping) check() error {
-	inTenant := slices.Contains(tenantRoles, m.Role)
+	inTenant := slices.Contains(state.TenantRoles(), state.Role(m.Role))
 	switch {
 	case m.Group == "" || len(m.Group) > maxText:
 		return fmt.Errorf("group must have 1 to %d bytes", maxText)
-	case m.Tenant != "" && !tenantName(m.Tenant):
+	case m.Tenant != "" && !state.ValidTenantName(m.Tenant):
 		return fmt.Errorf("tenant %q must be a DNS label in lower case", m.Tenant)
 	case m.Tenant != "" && !inTenant:
-		return fmt.Errorf("%q is no role in a tenant: %s", m.Role, strings.Join(tenantRoles, ", "))
+		return fmt.Errorf("%q is no role in a tenant: it must be one of %v", m.Role, state.TenantRoles())
 	case m.Tenant != "":
 		return nil
 	case inTenant:
@@ -135,11 +132,6 @@ func (m Mapping) check() error {
 
 // plain text of a name: it may be empty.
 func plain(text string) bool { return len(text) <= maxText && issuer.Printable(text) }
-
-// tenantName says whether a text is a DNS label in lower case.
-func tenantName(text string) bool {
-	return len(text) <= 63 && strings.Trim(text, "-") == text && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
-}
 
 // Binding is a role in a tenant.
 type Binding struct {

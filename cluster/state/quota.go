@@ -103,12 +103,7 @@ func (s *Snapshot) UseOf(tenant string) Use {
 		s.addUse(use, vc)
 		return true
 	})
-	each(s, func(t *Token) bool {
-		if t.Tenant == tenant {
-			use[QuotaTokens]++
-		}
-		return true
-	}, tAdmins, "id")
+	use[QuotaTokens] = float64(s.tokensOf(tenant))
 	return use
 }
 
@@ -147,23 +142,26 @@ func (s *Snapshot) CheckQuota(next *VC) error {
 	if !slices.ContainsFunc(QuotaKeys(), func(key QuotaKey) bool { limit, _ := s.LimitOf(tenant, key); return limit != Unlimited }) {
 		return nil
 	}
-	used, before, after := s.UseOf(tenant), Use{}, Use{}
+	more, before := Use{}, Use{}
+	s.addUse(more, next)
 	if old, ok := s.SharedVC(next.ID); ok {
 		s.addUse(before, old)
 	}
-	s.addUse(after, next)
-	return s.checkUse(tenant, used, func(key QuotaKey) float64 { return after[key] - before[key] })
+	for key, was := range before {
+		more[key] -= was
+	}
+	return s.checkUse(tenant, s.UseOf(tenant), more)
 }
 
-func (s *Snapshot) checkUse(tenant string, used Use, more func(QuotaKey) float64) error {
+func (s *Snapshot) checkUse(tenant string, used, more Use) error {
 	for _, key := range QuotaKeys() {
 		limit, _ := s.LimitOf(tenant, key)
-		add, allowed := more(key), float64(limit)
+		allowed := float64(limit)
 		if key == QuotaCPU {
 			allowed *= 1 + cpuSlack
 		}
-		if limit != Unlimited && add > 0 && used[key]+add > allowed {
-			return &QuotaError{Tenant: tenant, Key: key, Limit: float64(limit), Used: used[key], Asked: add}
+		if limit != Unlimited && more[key] > 0 && used[key]+more[key] > allowed {
+			return &QuotaError{Tenant: tenant, Key: key, Limit: float64(limit), Used: used[key], Asked: more[key]}
 		}
 	}
 	return nil

@@ -212,14 +212,8 @@ func (s *Snapshot) CheckTenantDrop(name string) error {
 	if _, ok := s.Tenant(name); !ok {
 		return fmt.Errorf("tenant %s: %w", name, ErrNotFound)
 	}
-	vcs, tokens := 0, 0
+	vcs, tokens := 0, s.tokensOf(name)
 	s.EachVCOf(name, func(*VC) bool { vcs++; return true })
-	each(s, func(t *Token) bool {
-		if t.Tenant == name {
-			tokens++
-		}
-		return true
-	}, tAdmins, "id")
 	if vcs+tokens > 0 {
 		return fmt.Errorf("tenant %s owns %d virtual clusters and %d tokens; delete and revoke them first: %w", name, vcs, tokens, ErrInUse)
 	}

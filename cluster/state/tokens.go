@@ -146,6 +146,17 @@ func (s *Snapshot) Tokens() []Token { return all[Token](s, tAdmins, "id") }
 // Token returns the API token of that id.
 func (s *Snapshot) Token(id string) (Token, bool) { return first[Token](s, tAdmins, "id", id) }
 
+// tokensOf is how many tokens a tenant has; "": the cluster.
+func (s *Snapshot) tokensOf(tenant string) (n int) {
+	each(s, func(t *Token) bool {
+		if t.Tenant == tenant {
+			n++
+		}
+		return true
+	}, tAdmins, "id")
+	return n
+}
+
 // CheckTokenPut says why a token cannot be added; nil if it can.
 func (s *Snapshot) CheckTokenPut(t Token) error {
 	if err := t.valid(); err != nil {
@@ -160,29 +171,16 @@ func (s *Snapshot) CheckTokenPut(t Token) error {
 		} else if of.Suspended {
 			return fmt.Errorf("token %s: tenant %s is %w", t.Name, t.Tenant, ErrSuspended)
 		}
-		one := func(key QuotaKey) float64 {
-			if key == QuotaTokens {
-				return 1
-			}
-			return 0
-		}
-		used := s.UseOf(t.Tenant)
-		if err := s.checkUse(t.Tenant, used, one); err != nil {
+		used := s.tokensOf(t.Tenant)
+		if err := s.checkUse(t.Tenant, Use{QuotaTokens: float64(used)}, Use{QuotaTokens: 1}); err != nil {
 			return fmt.Errorf("token %s: %w", t.Name, err)
 		}
-		if n := used[QuotaTokens]; n >= maxTenantTokens {
-			return fmt.Errorf("token %s: %w", t.Name, &QuotaError{Tenant: t.Tenant, Key: QuotaTokens, Limit: maxTenantTokens, Used: n, Asked: 1})
+		if used >= maxTenantTokens {
+			return fmt.Errorf("token %s: %w", t.Name, &QuotaError{Tenant: t.Tenant, Key: QuotaTokens, Limit: maxTenantTokens, Used: float64(used), Asked: 1})
 		}
 		return nil
 	}
-	n := 0
-	each(s, func(o *Token) bool {
-		if o.Tenant == "" {
-			n++
-		}
-		return true
-	}, tAdmins, "id")
-	if n >= MaxTokens {
+	if n := s.tokensOf(""); n >= MaxTokens {
 		return fmt.Errorf("there are %d tokens already, and no more than %d are kept; revoke some first: %w", n, MaxTokens, ErrConflict)
 	}
 	return nil
