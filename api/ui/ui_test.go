@@ -2,6 +2,7 @@ package ui_test
 
 import (
 	"crypto/tls"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
@@ -9,10 +10,12 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"evenkeel/api/ui"
+	"evenkeel/api/v1"
 	"evenkeel/test/scratch"
 	"evenkeel/test/site"
 )
@@ -156,6 +159,49 @@ func TestNext(t *testing.T) {
 		must(t, err)
 		if at.Host != strings.TrimPrefix(v.base, "https://") || !strings.HasPrefix(at.Path, "/ui/") {
 			t.Errorf("%q: %s", next, at)
+		}
+	}
+}
+
+// TestLargeClusters: a page of 1,000 hosts and 10,000 VMs asks the API for no more than one of 10, and is small.
+func TestLargeClusters(t *testing.T) {
+	t.Parallel()
+	load := func(hosts int, path string) (asked, size int) {
+		api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked++
+			var out any
+			switch r.URL.Path {
+			case "/v1/auth/self":
+				out = v1.Self{Name: "x", Role: "admin"}
+			case "/v1/cluster/status":
+				out = v1.ClusterStatus{Ready: true}
+			case "/v1/hosts":
+				out = map[string]any{"items": slices.Repeat([]v1.Host{{Name: "host-0001.example", State: "ready", Lease: "held", Allowance: v1.Resources{CPU: 64, Memory: 1 << 38}, Allocated: v1.Resources{CPU: 33.3, Memory: 1 << 37}}}, hosts)}
+			case "/v1/virtual-clusters":
+				out = map[string]any{"items": slices.Repeat([]v1.VirtualCluster{{Name: "some-virtual-cluster", Tenant: "film", State: "running"}}, 2*hosts)}
+			case "/v1/vms":
+				out = map[string]any{"items": slices.Repeat([]v1.VM{{Name: "some-virtual-cluster-group-10", VirtualCluster: "some-virtual-cluster", Tenant: "film", Host: "host-0001.example", State: "running"}}, 10*hosts)}
+			default:
+				http.NotFound(w, r)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(out)
+		})
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		r.AddCookie(&http.Cookie{Name: "__Host-evenkeel", Value: "x"})
+		w := httptest.NewRecorder()
+		ui.New(api, slog.New(slog.DiscardHandler)).ServeHTTP(w, r)
+		if w.Code != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
+		}
+		return asked, w.Body.Len()
+	}
+	for path, most := range map[string]int{"/ui/": 300 << 10, "/ui/hosts": 300 << 10, "/ui/virtual-clusters": 200 << 10, "/ui/vms": 200 << 10, "/ui/vms?from=9900&q=film": 200 << 10} {
+		few, _ := load(10, path)
+		many, size := load(1000, path)
+		if many != few || many > 6 || size > most {
+			t.Errorf("%s: %d requests of the API for 10 hosts, %d for 1,000, %d bytes", path, few, many, size)
 		}
 	}
 }

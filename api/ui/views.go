@@ -43,6 +43,7 @@ var functions = template.FuncMap{
 		return part / whole
 	},
 	"bytes": func(n v1.Size) float64 { return float64(n) },
+	"level": level,
 	"limit": limit, "amount": func(unit string, n float64) string { return limit(unit, &n) },
 	"field": func(form url.Values, name string) string { return form.Get(name) },
 	"percent": func(n float64) string {
@@ -76,6 +77,19 @@ func bar(share float64) template.HTML {
 		level = "warn"
 	}
 	return draw(level, share, -1)
+}
+
+// level is the class of a share: 0 to 3.
+func level(share float64) string {
+	switch {
+	case share < 0.5:
+		return "l0"
+	case share < 0.75:
+		return "l1"
+	case share < 0.9:
+		return "l2"
+	}
+	return "l3"
 }
 
 // yieldBar draws a yield, and a line at the one that is promised.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
@@ -100,7 +101,7 @@ func (tab *Tab) Press(words string) {
 func eval[T any](tab *Tab, script string) (T, error) {
 	ctx, cancel := context.WithTimeout(tab.ctx, patience.Within(limit))
 	defer cancel()
-	return chromedp.Run(ctx, chromedp.Evaluate[T](script))
+	return chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
 }
 
 // Eval runs a script in the page, which must work.
@@ -111,6 +112,27 @@ func Eval[T any](tab *Tab, script string) T {
 		tab.t.Fatalf("run %s: %v", script, err)
 	}
 	return out
+}
+
+// Inject runs a script beside those of the page, which the page's policy does not concern.
+func (tab *Tab) Inject(script string) {
+	tab.t.Helper()
+	tab.run("inject a script", chromedp.Evaluate[chromedp.Void](script))
+}
+
+// Theme sets the colours that the user prefers: light or dark.
+func (tab *Tab) Theme(name string) {
+	tab.t.Helper()
+	q := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}}
+	if _, err := chromedp.Call(tab.ctx, emulation.SetEmulatedMedia, q); err != nil {
+		tab.t.Fatalf("set the theme %s: %v", name, err)
+	}
+}
+
+// Width of the window, CSS pixels.
+func (tab *Tab) Width(pixels int64) {
+	tab.t.Helper()
+	tab.run("set the width", chromedp.EmulateViewport(pixels, 900))
 }
 
 // Text of the page, as it is seen; "" between pages.

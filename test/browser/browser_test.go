@@ -1,8 +1,12 @@
 package browser
 
 import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -187,3 +191,105 @@ func TestHostileTexts(t *testing.T) {
 		tab.Clean()
 	}
 }
+
+//go:embed testdata/axe/axe.min.js
+var axe string
+
+// axeSum is the checksum of axe-core 4.14.1 as npm has it.
+const axeSum = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
+
+// TestAccessible: no page, in neither theme, breaks a rule of axe-core for WCAG 2.2 AA.
+func TestAccessible(t *testing.T) {
+	t.Parallel()
+	if sum := sha256.Sum256([]byte(axe)); hex.EncodeToString(sum[:]) != axeSum {
+		t.Fatalf("axe.min.js is another: %x", sum)
+	}
+	b := Start(t, required)
+	c := start(t, 2)
+	spec := v1.VirtualClusterSpec{Name: "web", Groups: []v1.GroupSpec{{Name: "vm", Count: 3, CPU: 1, Memory: 256 << 20, Image: "tiny"}}}
+	r, err := c.api.Create(t.Context(), spec)
+	must(t, err)
+	_, err = c.api.Wait(t.Context(), *r.Operation, nil)
+	must(t, err)
+	_, err = c.api.CreateTenant(t.Context(), v1.TenantRequest{Name: "film"})
+	must(t, err)
+	budget := v1.Unlimited
+	made, err := c.api.Rebalance(t.Context(), v1.RebalanceRequest{MaxBytes: &budget})
+	must(t, err)
+
+	check := func(tab *Tab, path, theme string) {
+		t.Helper()
+		faults := Eval[[]string](tab, `axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then((r) => r.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.html + " " + n.failureSummary)))`)
+		for _, fault := range faults {
+			t.Errorf("%s, %s: %s", path, theme, fault)
+		}
+	}
+	tab := c.login(b, "h1", "/ui/", site.Token)
+	paths := []string{"/ui/login", "/ui/", "/ui/hosts", "/ui/hosts/h1", "/ui/virtual-clusters", "/ui/virtual-clusters/web", "/ui/vms", "/ui/new", "/ui/plans", "/ui/plans/" + made.Plan.ID,
+		"/ui/events", "/ui/tenants", "/ui/nothing"}
+	for _, theme := range []string{"light", "dark"} {
+		tab.Theme(theme)
+		for _, path := range paths {
+			tab.Go(c.page("h1", path))
+			tab.Inject(axe)
+			check(tab, path, theme)
+		}
+		tab.Go(c.page("h1", "/ui/virtual-clusters/web"))
+		tab.Fill(`input[name=count]`, "100")
+		tab.Press("Scale")
+		tab.Until("a refusal", func() bool { return strings.Contains(tab.Text(), "What each host lacks") })
+		tab.Inject(axe)
+		check(tab, "a refusal", theme)
+	}
+	for _, width := range []int64{375, 1920} {
+		tab.Width(width)
+		for _, path := range paths {
+			tab.Go(c.page("h1", path))
+			if wide := Eval[int](tab, `document.documentElement.scrollWidth`); int64(wide) > width {
+				t.Errorf("%s at a width of %d takes %d", path, width, wide)
+			}
+		}
+	}
+}
+
+// TestTenantsPages: the pages of a tenant have no name of a host, and nothing of another tenant.
+func TestTenantsPages(t *testing.T) {
+	t.Parallel()
+	b := Start(t, required)
+	c := start(t, 2)
+	for _, tenant := range []string{"film", "bank"} {
+		_, err := c.api.CreateTenant(t.Context(), v1.TenantRequest{Name: tenant})
+		must(t, err)
+		spec := v1.VirtualClusterSpec{Name: "of-" + tenant, Groups: []v1.GroupSpec{{Name: "vm", Count: 2, CPU: 1, Memory: 256 << 20, Image: "tiny"}}}
+		r, err := c.api.Create(t.Context(), spec, client.OfTenant(tenant))
+		must(t, err)
+		_, err = c.api.Wait(t.Context(), *r.Operation, nil)
+		must(t, err)
+	}
+	token, err := c.api.MakeToken(t.Context(), v1.TokenRequest{Name: "of film", Role: "owner", Tenant: "film"})
+	must(t, err)
+	tab := c.login(b, "h1", "/ui/virtual-clusters", token.Token)
+	for _, path := range []string{"/ui/", "/ui/hosts", "/ui/hosts/h1", "/ui/virtual-clusters", "/ui/virtual-clusters/of-film", "/ui/virtual-clusters/of-bank", "/ui/virtual-clusters/bank/of-bank",
+		"/ui/vms", "/ui/vms?q=bank", "/ui/new", "/ui/plans", "/ui/events", "/ui/tenants"} {
+		tab.Go(c.page("h1", path))
+		page := Eval[string](tab, `document.body.outerHTML.replace(/<\/?h[12]\b/g, "<heading")`)
+		if path != "/ui/hosts/h1" && hostName.MatchString(page) {
+			t.Errorf("%s names a host: %s", path, page)
+		}
+		text := strings.ReplaceAll(tab.Text(), "bank/of-bank", "")
+		if strings.Contains(strings.ReplaceAll(text, "of-bank", "of another"), "bank") && !strings.Contains(path, "bank") {
+			t.Errorf("%s names another tenant: %s", path, text)
+		}
+	}
+	tab.Go(c.page("h1", "/ui/virtual-clusters/of-film"))
+	tab.Fill(`input[name=count]`, "100")
+	tab.Press("Scale")
+	tab.Until("a refusal", func() bool {
+		return strings.Contains(tab.Text(), "of 100 VMs fit") || strings.Contains(tab.Text(), "Refused")
+	})
+	if text := tab.Text(); hostName.MatchString(text) {
+		t.Errorf("a refusal names a host: %s", text)
+	}
+}
+
+var hostName = regexp.MustCompile(`\bh[12]\b`)

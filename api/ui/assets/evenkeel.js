@@ -66,19 +66,15 @@ function say(what) {
 }
 function follow() {
   const stream = new EventSource("/ui/stream");
-  let broken = false;
-  stream.onopen = () => {
-    if (broken) say("back");
-    broken = false;
-  };
+  stream.onopen = () => say("back");
   stream.onerror = () => {
-    broken = true;
     say("lost");
     if (stream.readyState === EventSource.CLOSED) setTimeout(() => load(location.href).then(() => { say("back"); follow(); }, () => follow()), 1000);
   };
   for (const kind of ["message", "gap"]) stream.addEventListener(kind, () => say("event"));
 }
 if (document.querySelector("header")) {
+  if ("live" in main.dataset) look(); // what happened since the page was made, and before this tab heard of events
   navigator.locks.request("evenkeel stream", () => { follow(); return new Promise(() => {}); });
   document.addEventListener("visibilitychange", () => { if (!document.hidden && "live" in main.dataset) look(); });
 }
