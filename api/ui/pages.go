@@ -26,12 +26,12 @@ type rows[T any] struct {
 }
 
 // rowsOf a list: those that a search finds by their words, from the position that the address names.
-func rowsOf[T any](v *visit, items []T, words func(T) string) rows[T] {
+func rowsOf[T any](v *visit, items []T, textOf func(T) string) rows[T] {
 	q := v.r.URL.Query()
 	out := rows[T]{All: len(items), Query: strings.TrimSpace(q.Get("q"))}
 	if wanted := strings.Fields(strings.ToLower(out.Query)); len(wanted) > 0 {
 		items = slices.DeleteFunc(slices.Clone(items), func(item T) bool {
-			text := strings.ToLower(words(item))
+			text := strings.ToLower(textOf(item))
 			return slices.ContainsFunc(wanted, func(w string) bool { return !strings.Contains(text, w) })
 		})
 	}

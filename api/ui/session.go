@@ -18,6 +18,9 @@ const cookie = "__Host-evenkeel"
 // maxToken is the longest token of a session, bytes.
 const maxToken = 4 << 10
 
+// maxLogin is the most that a stranger may send, bytes: a token and the page to return to, as a form.
+const maxLogin = 16 << 10
+
 func session(r *http.Request) string {
 	c, err := r.Cookie(cookie)
 	if err != nil || len(c.Value) > maxToken {
@@ -65,6 +68,7 @@ func (u *UI) showLogin(w http.ResponseWriter, r *http.Request) {
 
 // login takes a token as the session's, if the API does.
 func (u *UI) login(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
 	token := strings.TrimSpace(r.PostFormValue("token"))
 	next := r.PostFormValue("next")
 	v := &visit{w: w, r: r, Title: "Log in", Data: loginData{Next: next}}

@@ -112,16 +112,16 @@ func draw(level string, share, mark float64) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // made of constants and numbers
 }
 
-// curve draws the greatest minimum yield over bytes, from 0 to the most bytes of the curve and from 0 to yield 1.
+// curve draws the greatest minimum yield over bytes, from 0 to the last bytes of the curve and from 0 to yield 1.
 func curve(points []v1.CurvePoint) template.HTML {
 	if len(points) < 2 {
 		return ""
 	}
 	const width, height = 600.0, 160.0
-	most := float64(max(points[len(points)-1].Bytes, 1))
+	last := float64(max(points[len(points)-1].Bytes, 1))
 	var line, dots strings.Builder
 	for i, p := range points {
-		x, y := width*float64(p.Bytes)/most, height*(1-min(max(p.MinYield, 0), 1))
+		x, y := width*float64(p.Bytes)/last, height*(1-min(max(p.MinYield, 0), 1))
 		if i > 0 {
 			fmt.Fprintf(&line, "H%.1f ", x) // the yield of a budget is that of the last point that it reaches
 		} else {

@@ -91,10 +91,10 @@ func (tab *Tab) Fill(selector, text string) {
 	tab.run("fill "+selector, chromedp.SetValue(chromedp.CSS(selector), text))
 }
 
-// Press a button of a form, found by its words, and wait for the page that answers.
-func (tab *Tab) Press(words string) {
+// Press a button of a form, found by its label, and wait for the page that answers.
+func (tab *Tab) Press(label string) {
 	tab.t.Helper()
-	tab.run("press "+words, chromedp.Click(chromedp.Search(fmt.Sprintf(`//main//button[normalize-space()=%q]`, words))))
+	tab.run("press "+label, chromedp.Click(chromedp.Search(fmt.Sprintf(`//main//button[normalize-space()=%q]`, label))))
 }
 
 // eval runs a script in the page.
