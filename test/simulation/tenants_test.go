@@ -181,13 +181,13 @@ func (s *sim) fill(ctx context.Context, p *serving, tenant string) error {
 	}
 	spec := s.spec(state.FullName(tenant, "last"), 2)
 	more := map[state.QuotaKey]float64{state.QuotaVCs: 1, state.QuotaVMs: 2, state.QuotaCPU: 2 * spec.Groups[0].CPU, state.QuotaMemory: 2 * float64(spec.Groups[0].Memory)}
-	set := func(lack state.QuotaKey, by float64) error {
+	set := func(tight state.QuotaKey, by float64) error {
 		_, err := p.ctl.PutTenant(ctx, tenant, "", false, false, func(t *state.Tenant) {
 			t.Quota = map[state.QuotaKey]state.Limit{}
 			for key, n := range more {
 				t.Quota[key] = state.Limit(use[key] + n)
 			}
-			t.Quota[lack] -= state.Limit(by)
+			t.Quota[tight] -= state.Limit(by)
 		})
 		return err
 	}
@@ -268,10 +268,10 @@ func TestQuotasStayExact(t *testing.T) {
 		report(t, o, r)
 	}
 	t.Log(stats(r.counts))
-	for what, least := range map[string]int{"creates that their clients gave up": 100, "snapshots restored": 2, "moves opened": 3, "creates accepted up to the limit": 2,
+	for what, want := range map[string]int{"creates that their clients gave up": 100, "snapshots restored": 2, "moves opened": 3, "creates accepted up to the limit": 2,
 		"creates refused just above a limit": 8, "requests over a quota": 20, "entries after which a tenant uses all of a quota": 20} {
-		if r.counts[what] < least {
-			t.Errorf("%d %s, want at least %d", r.counts[what], what, least)
+		if r.counts[what] < want {
+			t.Errorf("%d %s, want at least %d", r.counts[what], what, want)
 		}
 	}
 }
