@@ -134,7 +134,7 @@ func (s *Server) revokeToken(ctx context.Context, in *struct {
 	return &answerOf[v1.TokenRevocation]{Body: out}, nil
 }
 
-// endOf is when a new token ends; zero: never. It does not outlive the token that asks for it: whoever is given a token for a day must
+// endOf is when a new token ends; zero: never. It does not outlive the token that asks for it: the holder of a token for a day must
 // not have another one after it. People who log in may make tokens for services, which go on.
 func endOf(q v1.TokenRequest, asks *principal, now time.Time) (time.Time, error) {
 	last := asks.Until

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// What is kept of the past is divided among tenants and the cluster: whoever makes the most of it loses the oldest of their own. So a
+// What is kept of the past is divided among tenants and the cluster: the owner of the most loses its oldest. So a
 // tenant keeps its share, keepEvents over the number of those that have events, whatever the others do; and it keeps more where they
-// use less. Before there are tenants the oldest event goes, whoever owns it, as in servers that do not know tenants.
+// use less. Before there are tenants the oldest event of all goes, as in servers that do not know tenants.
 
 // eventCounts are how many events are kept of each owner (Event.OwnerOf). A transaction counts beside them until it is committed.
 type eventCounts struct {
@@ -31,12 +31,12 @@ func (c eventCounts) commit() eventCounts {
 	return eventCounts{kept: c.kept}
 }
 
-// most is the owner of the most events, the first by name of several; total is how many there are.
-func (c eventCounts) most() (owner string, total int) {
-	most := 0
+// largest is the owner of the most events, the first by name of several; total is how many there are.
+func (c eventCounts) largest() (owner string, total int) {
+	highest := 0
 	look := func(of string, n int) {
-		if total += n; n > most || n == most && n > 0 && of < owner {
-			owner, most = of, n
+		if total += n; n > highest || n == highest && n > 0 && of < owner {
+			owner, highest = of, n
 		}
 	}
 	for of, n := range c.kept {
@@ -70,7 +70,7 @@ func (w *writer) forgetEvents(e *Event) {
 		counts.delta[e.OwnerOf()]++
 	}
 	for {
-		owner, total := counts.most()
+		owner, total := counts.largest()
 		if total <= keepEvents {
 			return
 		}
