@@ -278,7 +278,7 @@ func (d *memberDaemon) options(l net.Listener) (o member.Options, done func(), e
 			img.Size, img.DiskSize = info.Size, info.DiskSize
 			return img, err
 		},
-		Agent: agent.Options{Hypervisor: host, Allowance: allow, Overhead: overhead, Boot: boot, Machine: machineID(), MigrateURI: c.migrateURI(), SampleEvery: 10 * time.Second}}
+		Agent: agent.Options{Hypervisor: host, Allowance: allow, Overhead: overhead, Boot: boot, Booted: c.bootedAt(), Machine: machineID(), MigrateURI: c.migrateURI(), SampleEvery: 10 * time.Second}}
 	if c.Snapshots.Every == 0 {
 		o.Backups.Dir = ""
 	}
