@@ -197,7 +197,7 @@ func (t *tool) values(c *cli.Context, path []string, flag string) []string {
 	events := slices.Equal(path, []string{"events"})
 	switch flag {
 	case "o", "output":
-		return []string{formatTable, formatWide, formatJSON, formatYAML}
+		return []string{formatTable, formatWide, formatJSON, formatYAML, formatCSV, formatNames, formatColumns}
 	case "kind":
 		if events {
 			return t.things(c, "event")

@@ -176,7 +176,7 @@ func groupsText(groups v1.DrainBatches) string {
 	}
 	if len(groups.Blocked) > 0 {
 		why := tableOf("CANNOT BE EMPTIED,WHY", "", func(h v1.BlockedHost) []string { return []string{h.Host, h.Why} })
-		text += "\n" + why(groups.Blocked, false)
+		text += "\n" + why.text(groups.Blocked, false)
 	}
 	return text
 }
@@ -357,7 +357,7 @@ func drainTable(d v1.Drain) string {
 			eta = arrival(vm.ETA)
 		}
 		return []string{vm.VM, vm.State, vm.To, vm.Bytes.Short(), seen(vm.BytesMoved.Short(), vm.BytesMoved == 0 && vm.State == "done"), perSecond(vm.Rate), eta, vm.Text}
-	})(d.VMs, false)
+	}).text(d.VMs, false)
 }
 
 // drainText is a drain in full, as `host get` shows it.

@@ -18,7 +18,7 @@ func (t *tool) eventsCommand() *cli.Command {
 		Description: "Prints the newest events, oldest of them first. With -w it goes on as they happen, takes a broken connection\n" +
 			"up again where it ended, and with -o json prints one object per line. The filters apply to both, and come before the limit.\n\n" +
 			"Example: vcctl events -w\n   vcctl events --kind 'host-*,vm-lost' --since 6h\n   vcctl events --name render-worker-0",
-		Flags: []cli.Flag{watchFlag,
+		Flags: []cli.Flag{watchFlag, sortFlag,
 			&cli.Uint64Flag{Name: "after", Usage: "only events after this `NUMBER`; 0: all that are kept"},
 			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Value: 100, Usage: "at most so many, 1 to 10000"},
 			&cli.StringSliceFlag{Name: "kind", Usage: "only events of this `KIND`, as -o wide shows it; vm-* is all that begin like it; may be given many times, or with commas"},
@@ -53,7 +53,8 @@ func events(c *call) error {
 		return doing(err, "listing events")
 	}
 	if !c.Bool("watch") {
-		return c.print(items(list), func(wide bool) string { return eventTable(list, wide) })
+		value, text, _ := eventTable.answer(list, nil)
+		return c.print(value, text)
 	}
 	printEvent := func(e v1.Event) error {
 		return c.printEntry(e, fmt.Sprintf("%d  %s  %-7s  %-24s  %s\n", e.Seq, stamp(e.At), e.Object, oneLine(e.Name), oneLine(e.Text)))

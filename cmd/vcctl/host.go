@@ -18,9 +18,12 @@ func (t *tool) hostCommand() *cli.Command {
 		Description: "A host is a machine with a hypervisor whose agent has reported to the cluster.",
 		Subcommands: append([]*cli.Command{
 			{
-				Name: "list", Usage: "list hosts with what they have and give", ArgsUsage: " ", Flags: []cli.Flag{watchFlag},
-				Action:      t.ask("listing hosts", func(c *call) (any, view, error) { return hostTable.answer(c.api.Hosts(c.ctx)) }),
-				Description: "Example: vcctl host list -o wide",
+				Name: "list", Usage: "list hosts with what they have and give", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, sortFlag, stateFlag(hostStates)},
+				Action: t.ask("listing hosts", func(c *call) (any, view, error) {
+					all, err := c.api.Hosts(c.ctx)
+					return hostTable.answer(inState(c, hostStates, all, err, func(h v1.Host) string { return h.State }))
+				}),
+				Description: "CPU GIVEN and MEMORY GIVEN: of what may be used of the host. UP: how long the machine has run.\n\nExample: vcctl host list -o wide\n   vcctl host list --sort cpu-used:desc",
 			},
 			{
 				Name: "get", Usage: "show one host with its VMs", ArgsUsage: "HOST", Flags: []cli.Flag{watchFlag}, Action: t.ask("getting host %s", hostGet),
@@ -76,12 +79,18 @@ func hostUncordon(c *call) (any, view, error) {
 	return h, c.changed("; host "+h.Name+" is "+h.State, "Host "+h.Name+" takes new VMs again."), err
 }
 
-var hostTable = tableOf("NAME,STATE,VMS,CPU GIVEN,CPU ALLOWED,CPU USED,MEMORY GIVEN,MEMORY ALLOWED",
-	"CPU,MEMORY,FOREIGN VMS,KVM,SOFTWARE,LEASE,WATCHDOG,REASON", func(h v1.Host) []string {
-		return []string{h.Name, h.State, strconv.Itoa(h.VMs), cores(h.Allocated.CPU), cores(h.Allowance.CPU), cores(h.Used.CPU),
-			h.Allocated.Memory.Short(), h.Allowance.Memory.Short(), cores(h.Capacity.CPU), h.Capacity.Memory.Short(), strconv.Itoa(h.ForeignVMs),
-			strconv.FormatBool(h.KVM), h.Software, h.Lease, watchdogText(h), hostReason(h)}
+var hostTable = tableOf("NAME,STATE,ROLES,LEASE,WATCHDOG,VMS,CPU GIVEN,CPU USED,MEMORY GIVEN,UP",
+	"CPU,MEMORY,FOREIGN VMS,KVM,VERSION,SOFTWARE,HEARD,REASON", func(h v1.Host) []string {
+		return []string{h.Name, h.State, strings.Join(h.Roles, ", "), h.Lease, watchdogText(h), strconv.Itoa(h.VMs),
+			cores(h.Allocated.CPU) + "/" + cores(h.Allowance.CPU), cores(h.Used.CPU), h.Allocated.Memory.Short() + "/" + h.Allowance.Memory.Short(), ago(h.BootedAt),
+			cores(h.Capacity.CPU), h.Capacity.Memory.Short(), strconv.Itoa(h.ForeignVMs),
+			strconv.FormatBool(h.KVM), h.Version, h.Software, heardText(h), hostReason(h)}
 	})
+
+// heardText is how long ago the host's lease was renewed.
+func heardText(h v1.Host) string {
+	return seen(time.Duration(h.Heard*float64(time.Second)).Round(100*time.Millisecond).String(), h.Heard < 0)
+}
 
 // watchdogText is "15s", or "-" where none is armed.
 func watchdogText(h v1.Host) string {
@@ -122,12 +131,12 @@ func hostText(h v1.Host, vms []v1.VM, wide bool) string {
 	}
 	text := fields("Name", h.Name, "State", h.State, "Error", h.Error, "Cordoned because", h.CordonReason, "Capacity", both(h.Capacity),
 		"Allowance", both(h.Allowance), "Allocated", both(h.Allocated), "Used", both(h.Used), "Waiting", pressureText(h.Pressure), "Available", availabilityText(h.Available), "Foreign", foreign,
-		"Unknown VMs", strings.Join(h.Unmanaged, ", "), "Hypervisor", h.Software+", "+kvm, "Lease", leaseText(h))
+		"Unknown VMs", strings.Join(h.Unmanaged, ", "), "Hypervisor", h.Software+", "+kvm, "Version", h.Version, "Roles", strings.Join(h.Roles, ", "), "Started", agoText(h.BootedAt), "Lease", leaseText(h))
 	if h.Drain != nil {
 		text += drainText(*h.Drain)
 	}
 	if len(vms) > 0 {
-		text += "\n" + vmTable(vms, wide)
+		text += "\n" + vmTable.text(vms, wide)
 	}
 	return text
 }

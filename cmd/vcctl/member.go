@@ -51,7 +51,7 @@ func (t *tool) memberCommands() []*cli.Command {
 			Flags: []cli.Flag{socketFlag, &cli.StringFlag{Name: "join-token-file", Usage: "`FILE` with the join token, - for standard input", Value: "-"}},
 		},
 		{
-			Name: "members", Usage: "list the members: servers and agents", ArgsUsage: " ", Flags: []cli.Flag{watchFlag},
+			Name: "members", Usage: "list the members: servers and agents", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, sortFlag},
 			Action:      t.ask("listing members", func(c *call) (any, view, error) { return memberTable.answer(c.api.Members(c.ctx)) }),
 			Description: "Example: vcctl cluster members -w",
 		},

@@ -18,6 +18,9 @@ func size(v v1.Size) *v1.Size { return &v }
 
 var at = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
+// Ages in recorded texts are those of three hours later.
+func init() { now = func() time.Time { return at.Add(3 * time.Hour) } }
+
 // aPlan is under way: one VM waits on a third host, one moves, one is there, one could not.
 func aPlan() v1.Plan {
 	return v1.Plan{
@@ -93,10 +96,10 @@ func TestTexts(t *testing.T) {
 		"plan-nothing":     planResultText(v1.PlanResult{Plan: nothing}, false),
 		"plan-dry-run":     planResultText(v1.PlanResult{Plan: proposed, DryRun: true}, false),
 		"plan-proposed":    planResultText(v1.PlanResult{Plan: proposed}, false),
-		"plans":            planTable([]v1.Plan{aPlan(), drainPlan}, false),
-		"plans-wide":       planTable([]v1.Plan{aPlan(), drainPlan}, true),
-		"migrations":       migrationTable([]v1.Migration{gone, aborted, aMigration()}, false),
-		"migrations-wide":  migrationTable([]v1.Migration{gone, aborted, aMigration()}, true),
+		"plans":            planTable.text([]v1.Plan{aPlan(), drainPlan}, false),
+		"plans-wide":       planTable.text([]v1.Plan{aPlan(), drainPlan}, true),
+		"migrations":       migrationTable.text([]v1.Migration{gone, aborted, aMigration()}, false),
+		"migrations-wide":  migrationTable.text([]v1.Migration{gone, aborted, aMigration()}, true),
 		"migration":        migrationText(aMigration()),
 		"migration-done":   migrationText(gone),
 		"curve":            curveText(curve, false),
