@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -376,6 +377,9 @@ type drainBoard struct {
 func (b *drainBoard) show(all []v1.Drain) {
 	if b.terminal {
 		var text strings.Builder
+		if line := drainProgress(all, time.Now()); line != "" {
+			text.WriteString(line + "\n") // first: what does not fit the screen is cut at its end
+		}
 		for _, d := range all {
 			text.WriteString("Host " + d.Host + ": " + drainSummary(d) + "\n" + drainTable(d))
 		}
@@ -430,6 +434,10 @@ func stepText(host string, vm v1.DrainVM) string {
 		text = "stays on " + host
 	case vm.To != "" && vm.State == "waiting":
 		text = "queued for " + vm.To
+	case vm.To != "" && vm.State == "preparing":
+		text = vm.To + " makes room for it"
+	case vm.To != "" && vm.State == "done":
+		text = "moved to " + vm.To
 	case vm.To != "":
 		text += " to " + vm.To
 	}

@@ -143,7 +143,7 @@ func TestDrainBoard(t *testing.T) {
 	d := aDrain()
 	b.show([]v1.Drain{d})
 	first := errs.String()
-	for _, want := range []string{"h1: web-front-0: done to h2, 2.0GiB sent\n", "h1: web-front-1: moving to h3\n", "h1: db-0: stays on h1, its disk lies on this host only\n", "h1: draining: 1 of 4 VMs has left\n"} {
+	for _, want := range []string{"h1: web-front-0: moved to h2, 2.0GiB sent\n", "h1: web-front-1: moving to h3\n", "h1: db-0: stays on h1, its disk lies on this host only\n", "h1: draining: 1 of 4 VMs has left\n"} {
 		if !strings.Contains(first, want) {
 			t.Errorf("%q lacks %q", first, want)
 		}
@@ -155,7 +155,7 @@ func TestDrainBoard(t *testing.T) {
 	}
 	d.VMs[1].State = "done"
 	b.show([]v1.Drain{d})
-	if got := errs.String()[len(first):]; got != "h1: web-front-1: done to h3, 1.0GiB sent\n" {
+	if got := errs.String()[len(first):]; got != "h1: web-front-1: moved to h3, 1.0GiB sent\n" {
 		t.Errorf("%q", got)
 	}
 }
@@ -174,7 +174,7 @@ func TestDrainBoardKnowsBytesLater(t *testing.T) {
 	}
 	d.VMs[1].BytesMoved = 1 << 30
 	b.show([]v1.Drain{d})
-	if got := errs.String()[first:]; got != "h1: web-front-1: done to h3, 1GiB sent\n" {
+	if got := errs.String()[first:]; got != "h1: web-front-1: moved to h3, 1GiB sent\n" {
 		t.Errorf("%q", got)
 	}
 	first = len(errs.String())
