@@ -51,9 +51,11 @@ func (o order) of(cells []string) []int {
 		case eb:
 			return -1
 		}
-		by := compareNames(cells[a], cells[b])
+		by := 0
 		if all {
 			by = cmp.Compare(amounts[a], amounts[b])
+		} else {
+			by = compareNames(cells[a], cells[b])
 		}
 		if o.down {
 			by = -by

@@ -121,7 +121,7 @@ func TestListFormats(t *testing.T) {
 // Whatever the texts, no line of a table is wider than it should be where the columns before the last leave room; -o wide cuts nothing.
 func TestTablesFit(t *testing.T) {
 	long := strings.Repeat("why it is so, ", 40)
-	s := v1.ClusterStatus{Conditions: []v1.Condition{{Severity: "critical", Object: "host", Name: "h1", Text: long}, {Severity: "warning", Object: "host", Name: "h2", Text: strings.Repeat("x", 300)}}}
+	s := v1.ClusterStatus{Conditions: []v1.Condition{{Severity: "critical", Object: "host", Name: "h1", Text: long}, {Severity: "warning", Object: "host", Name: "h2", Text: "/a/" + strings.Repeat("x", 60) + " and " + strings.Repeat("y", 60)}}}
 	for _, line := range strings.Split(conditionTable.text(s.Conditions, false), "\n") {
 		if len(line) > tableWidth {
 			t.Errorf("%d columns: %s", len(line), line)

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
@@ -193,77 +191,6 @@ func (t *tool) poll(ctx context.Context, every time.Duration, look func(back boo
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// textTable is a table of plain columns.
-type textTable struct {
-	w      table.Writer
-	heads  []string
-	widths []int
-	limit  int // columns of text in which its lines must fit, if they can; 0: there is no limit
-}
-
-// columnGap is between two columns.
-const columnGap = "   "
-
-// tableWidth is how many columns of text a table has at most, without -o wide.
-const tableWidth = 120
-
-func newTable(heads ...string) *textTable {
-	w := table.NewWriter()
-	style := table.StyleDefault
-	style.Options = table.OptionsNoBordersAndSeparators
-	style.Box.PaddingLeft, style.Box.PaddingRight = "", columnGap
-	style.Format.Header = 0
-	w.SetStyle(style)
-	w.SuppressTrailingSpaces()
-	row := make(table.Row, len(heads))
-	for i, h := range heads {
-		row[i] = h
-	}
-	w.AppendHeader(row)
-	t := &textTable{w: w, heads: heads, widths: make([]int, len(heads))}
-	t.measure(heads)
-	return t
-}
-
-// fit the table in so many columns of text: the last of its columns is wrapped.
-func (t *textTable) fit(columns int) { t.limit = columns }
-
-// measure the width of cells.
-func (t *textTable) measure(cells []string) {
-	for i, c := range cells {
-		t.widths[i] = max(t.widths[i], text.StringWidthWithoutEscSequences(c))
-	}
-}
-
-// minWrapped is the least width of a column that is wrapped.
-const minWrapped = 24
-
-func (t *textTable) row(cells ...string) {
-	row, plain := make(table.Row, len(cells)), make([]string, len(cells))
-	for i, c := range cells {
-		if c == "" {
-			c = "-"
-		}
-		plain[i] = oneLine(c)
-		row[i] = plain[i]
-	}
-	t.measure(plain)
-	t.w.AppendRow(row)
-}
-
-func (t *textTable) String() string {
-	if last := len(t.widths) - 1; t.limit > 0 && last >= 0 {
-		before := 0
-		for _, w := range t.widths[:last] {
-			before += w + len(columnGap)
-		}
-		if left := max(minWrapped, t.limit-before); t.widths[last] > left {
-			t.w.SetColumnConfigs([]table.ColumnConfig{{Number: last + 1, WidthMax: left, WidthMaxEnforcer: text.WrapSoft}})
-		}
-	}
-	return t.w.Render() + "\n"
 }
 
 // fields is a block of "name: value" lines; empty values are left out.

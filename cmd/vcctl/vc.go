@@ -179,8 +179,11 @@ func concludeVC(c *call, r v1.Result) error {
 
 func vcExplain(c *call) (any, view, error) {
 	e, err := c.api.Explain(c.ctx, c.name)
-	return e, func(bool) string {
+	return e, func(wide bool) string {
 		text := strings.Join(e.Lines, "\n") + "\n"
+		if !wide {
+			text = wrappedLines(e.Lines)
+		}
 		if e.Decision != nil && !e.Decision.Admitted {
 			text += reasons(e.Decision.Hosts, e.Decision.Advice)
 		}
