@@ -145,7 +145,7 @@ func operand(op state.Operation) string {
 }
 
 func event(e state.Event) v1.Event {
-	return v1.Event{Seq: e.Seq, Index: e.Index, At: e.At, Kind: e.Kind, Object: e.Object, Name: e.Name, Text: e.Text}
+	return v1.Event{Seq: e.Seq, Index: e.Index, At: e.At, Kind: e.Kind, Severity: v1.EventSeverity(e.Kind), Object: e.Object, Name: e.Name, Text: e.Text}
 }
 
 func image(i state.Image) v1.Image {

@@ -201,14 +201,15 @@ type Result struct {
 
 // Event is one thing that happened.
 type Event struct {
-	Seq    uint64    `json:"seq" doc:"Its number, one more than that of the event before."`
-	Index  uint64    `json:"index" doc:"Log index of the change it belongs to."`
-	At     time.Time `json:"at" doc:"When it happened, by the clock of the leader."`
-	Kind   string    `json:"kind" doc:"vc-create, vm-running, host-cordoned and so on."`
-	Object string    `json:"object" enum:"vc,vm,host,image,cluster,member,plan,token,tenant" doc:"What kind of thing it happened to."`
-	Tenant string    `json:"tenant,omitempty" doc:"Tenant that the object belongs to; left out for what is the cluster's or the default tenant's, and where it follows from the request."`
-	Name   string    `json:"name" doc:"Name of the object."`
-	Text   string    `json:"text" doc:"What happened, in words."`
+	Seq      uint64    `json:"seq" doc:"Its number, one more than that of the event before."`
+	Index    uint64    `json:"index" doc:"Log index of the change it belongs to."`
+	At       time.Time `json:"at" doc:"When it happened, by the clock of the leader."`
+	Kind     string    `json:"kind" doc:"vc-created, vm-running, host-cordoned and so on: a code that is never renamed."`
+	Severity string    `json:"severity,omitempty" enum:"info,warning,critical" doc:"How much it matters, by its kind. Left out by servers that do not know it."`
+	Object   string    `json:"object" enum:"vc,vm,host,image,cluster,member,plan,token,tenant" doc:"What kind of thing it happened to."`
+	Tenant   string    `json:"tenant,omitempty" doc:"Tenant that the object belongs to; left out for what is the cluster's or the default tenant's, and where it follows from the request."`
+	Name     string    `json:"name" doc:"Name of the object."`
+	Text     string    `json:"text" doc:"What happened, in words."`
 }
 
 // EventList is a list of events.
