@@ -99,8 +99,10 @@ func bigCluster(b *testing.B, hosts int) (address, dir string) {
 	set := state.DefaultSettings()
 	set.MaxVMs = max(set.MaxVMs, 20*hosts)
 	whole, err := single.Start(ctx, single.Options{Dir: dir, ID: "n1", Settings: set, Logger: quiet,
-		Open:  func(context.Context) (map[string]hypervisor.Host, error) { return world.All(), nil },
-		Agent: agent.Options{SampleEvery: 10 * time.Second, Allowance: func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU - 1, Memory: c.Memory - 1<<30} }, Overhead: func(hypervisor.Capacity) int64 { return 0 }}})
+		Open: func(context.Context) (map[string]hypervisor.Host, error) { return world.All(), nil },
+		Agent: agent.Options{SampleEvery: 10 * time.Second, Allowance: func(c hypervisor.Capacity) agent.Limits {
+			return agent.Limits{CPU: c.CPU - 1, Memory: c.Memory - 1<<30}
+		}, Overhead: func(hypervisor.Capacity) int64 { return 0 }}})
 	if err != nil {
 		b.Fatal(err)
 	}
