@@ -461,7 +461,14 @@ func (b *drainBoard) end() {
 }
 
 func hostUndrain(c *call) (any, view, error) {
+	before, err := c.api.Host(c.ctx, c.name)
+	if err != nil {
+		return nil, nil, err
+	}
 	h, err := c.api.Undrain(c.ctx, c.name, c.opts...)
+	if err == nil && before.Drain == nil {
+		return h, func(bool) string { return "Host " + h.Name + " has no drain: nothing was changed.\n" }, nil
+	}
 	return h, c.changed("; host "+h.Name+" is "+h.State, "Host "+h.Name+" takes new VMs again; nothing is moved back."), err
 }
 
@@ -478,7 +485,7 @@ func hostConfirmEmpty(c *call) error {
 
 func emptyText(e v1.HostEmpty) string {
 	if e.Empty {
-		return fmt.Sprintf("Host %s runs none of the cluster's VMs, by its hypervisor's word of %s.\n", e.Host, stamp(e.At))
+		return fmt.Sprintf("Host %s runs none of the cluster's VMs, as its hypervisor listed at %s.\n", e.Host, stamp(e.At))
 	}
 	var b strings.Builder
 	for _, vm := range e.VMs {

@@ -15,7 +15,7 @@ import (
 func (t *tool) hostCommand() *cli.Command {
 	return &cli.Command{
 		Name: "host", Usage: "hosts: list, get, cordon, uncordon, drain, undrain, fence, confirm-dead, confirm-empty",
-		Description: "A host is a machine with a hypervisor whose agent has reported to the cluster.",
+		Description: "A host is a machine with a hypervisor whose agent has reported to the cluster. It leaves by `vcctl cluster remove`.",
 		Subcommands: append([]*cli.Command{
 			{
 				Name: "list", Usage: "list hosts with what they have and give", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, sortFlag, stateFlag(hostStates)},
@@ -81,11 +81,19 @@ func hostUncordon(c *call) (any, view, error) {
 
 var hostTable = tableOf("NAME,STATE,ROLES,LEASE,WATCHDOG,VMS,CPU GIVEN,CPU USED,MEMORY GIVEN,UP",
 	"CPU,MEMORY,FOREIGN VMS,KVM,VERSION,SOFTWARE,HEARD,REASON", func(h v1.Host) []string {
-		return []string{h.Name, h.State, strings.Join(h.Roles, ", "), h.Lease, watchdogText(h), strconv.Itoa(h.VMs),
+		return []string{h.Name, h.State, strings.Join(h.Roles, ", "), leaseState(h.Lease), watchdogText(h), strconv.Itoa(h.VMs),
 			cores(h.Allocated.CPU) + "/" + cores(h.Allowance.CPU), cores(h.Used.CPU), h.Allocated.Memory.Short() + "/" + h.Allowance.Memory.Short(), ago(h.BootedAt),
 			cores(h.Capacity.CPU), h.Capacity.Memory.Short(), strconv.Itoa(h.ForeignVMs),
 			strconv.FormatBool(h.KVM), h.Version, h.Software, heardText(h), hostReason(h)}
 	})
+
+// leaseState in the words of the field: a lease that was not renewed in time has expired.
+func leaseState(lease string) string {
+	if lease == "over" {
+		return "expired"
+	}
+	return lease
+}
 
 // heardText is how long ago the host's lease was renewed.
 func heardText(h v1.Host) string {
@@ -99,7 +107,7 @@ func watchdogText(h v1.Host) string {
 
 // leaseText is "held, renewed 2s ago; a watchdog of 15s is armed".
 func leaseText(h v1.Host) string {
-	text := h.Lease
+	text := leaseState(h.Lease)
 	if h.Heard >= 0 {
 		text += fmt.Sprintf(", renewed %s ago", time.Duration(h.Heard*float64(time.Second)).Round(100*time.Millisecond))
 	}
@@ -130,7 +138,7 @@ func hostText(h v1.Host, vms []v1.VM, wide bool) string {
 		kvm = "hardware virtualization"
 	}
 	text := fields("Name", h.Name, "State", h.State, "Error", h.Error, "Cordoned because", h.CordonReason, "Capacity", both(h.Capacity),
-		"Allowance", both(h.Allowance), "Allocated", both(h.Allocated), "Used", both(h.Used), "Waiting", pressureText(h.Pressure), "Available", availabilityText(h.Available), "Foreign", foreign,
+		"Allowance", both(h.Allowance), "Allocated", both(h.Allocated), "Used", both(h.Used), "Pressure", pressureText(h.Pressure), "Available", availabilityText(h.Available), "Foreign", foreign,
 		"Unknown VMs", strings.Join(h.Unmanaged, ", "), "Hypervisor", h.Software+", "+kvm, "Version", h.Version, "Roles", strings.Join(h.Roles, ", "), "Started", agoText(h.BootedAt), "Lease", leaseText(h))
 	if h.Drain != nil {
 		text += drainText(*h.Drain)
@@ -164,10 +172,10 @@ func pressureText(p *v1.Pressure) string {
 		share *float64
 	}{{"CPU", p.CPU}, {"memory", p.Memory}, {"disks", p.IO}} {
 		if of.share != nil {
-			out = append(out, fmt.Sprintf("for %s %s", of.name, percent(*of.share)))
+			out = append(out, fmt.Sprintf("%s %s", of.name, percent(*of.share)))
 		}
 	}
-	return strings.Join(out, ", ") + " of the time"
+	return strings.Join(out, ", ") + " of the last 10 s, in which work waited"
 }
 
 func hostFence(c *call) (any, view, error) {

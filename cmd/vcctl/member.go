@@ -55,7 +55,7 @@ func (t *tool) memberCommands() []*cli.Command {
 		{
 			Name: "members", Usage: "list the members: servers and agents", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, sortFlag},
 			Action:      t.ask("listing members", func(c *call) (any, view, error) { return memberTable.answer(c.api.Members(c.ctx)) }),
-			Description: "Example: vcctl cluster members -w",
+			Description: "-o wide shows when the certificate of each expires; it is renewed before.\n\nExample: vcctl cluster members -w\n   vcctl cluster members -o wide",
 		},
 		{
 			Name: "remove", Usage: "take a member out of the cluster", ArgsUsage: "MEMBER", Action: t.ask("removing member %s", func(c *call) (any, view, error) {
@@ -239,12 +239,12 @@ func setFencing(enable bool) func(*call) (any, view, error) {
 	}
 }
 
-var memberTable = tableOf("NAME,ROLES,ADDRESS,SERVER,LEASE,VERSION", "CONTACT,BEHIND,GOSSIP,JOINED", func(m v1.Member) []string {
+var memberTable = tableOf("NAME,ROLES,ADDRESS,SERVER,LEASE,VERSION", "CONTACT,BEHIND,GOSSIP,JOINED,CERTIFICATE UNTIL", func(m v1.Member) []string {
 	contact := ""
 	if m.Server && !m.Leader {
 		contact = (time.Duration(m.Contact * float64(time.Second))).Round(time.Millisecond).String()
 	}
-	return []string{m.Name, roles(m.Server, m.Agent), m.Address, serverText(m), m.Lease, m.Version, contact, fmt.Sprint(m.Behind), m.Gossip, stamp(m.JoinedAt)}
+	return []string{m.Name, roles(m.Server, m.Agent), m.Address, serverText(m), leaseState(m.Lease), m.Version, contact, fmt.Sprint(m.Behind), m.Gossip, stamp(m.JoinedAt), stamp(m.CertificateUntil)}
 })
 
 func roles(server, agent bool) string {
