@@ -41,3 +41,6 @@ func Row(table string) any {
 	}
 	return row
 }
+
+// FairLimit is fairLimit.
+var FairLimit = fairLimit
