@@ -20,8 +20,8 @@ const (
 
 const tenantEnd = "\x1f" // no header holds a control character
 
-// KeyOfTenant is the idempotency key of a tenant's request among those of all tenants. since tells a tenant that is made again
-// under the name of a deleted one from that one.
+// KeyOfTenant is the idempotency key of a tenant's request among those of all tenants. since differs for a tenant that is made
+// again under the name of a deleted one.
 func KeyOfTenant(tenant string, since uint64, key string) string {
 	return fmt.Sprintf("%s.%d%s%s", tenant, since, tenantEnd, key)
 }
