@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -38,18 +39,24 @@ type VCVersion struct {
 	At     time.Time `json:"at"`
 	Verb   string    `json:"verb"` // create, apply, scale, edit, rollback
 	By     string    `json:"by,omitempty"`
-	// Applied: the spec is a file as a user handed it in. The next file is compared with the newest such version.
-	Applied bool   `json:"applied,omitempty"`
-	Spec    VCSpec `json:"spec"`
+	// Applied: it came with a file that a user handed in. The next file is compared with the newest such one.
+	Applied bool `json:"applied,omitempty"`
+	// File as it was handed in, where it is not the spec: changes of others were kept. nil: it is.
+	File *VCSpec `json:"file,omitempty"`
+	Spec VCSpec  `json:"spec"`
 }
 
 // VersionPut adds a version with a plan. Number, index and time come when it is applied.
 type VersionPut struct {
-	Verb    string `json:"verb"`
-	By      string `json:"by,omitempty"`
-	Applied bool   `json:"applied,omitempty"`
-	Spec    VCSpec `json:"spec"`
+	Verb    string  `json:"verb"`
+	By      string  `json:"by,omitempty"`
+	Applied bool    `json:"applied,omitempty"`
+	File    *VCSpec `json:"file,omitempty"`
+	Spec    VCSpec  `json:"spec"`
 }
+
+// KeepsVersions says whether all servers know versions of VCs.
+func (s *Snapshot) KeepsVersions() bool { return s.Format() >= versionsSince }
 
 // SpecOf is the spec of a VC of which no version is known: every field is given.
 func SpecOf(vc VC) VCSpec {
@@ -59,6 +66,12 @@ func SpecOf(vc VC) VCSpec {
 	for i := range s.Groups {
 		s.Groups[i].Allocation, s.Groups[i].Estimated = 0, 0
 	}
+	return s
+}
+
+// Clone returns a copy whose groups can be changed; what is within them is shared.
+func (s VCSpec) Clone() VCSpec {
+	s.Groups = slices.Clone(s.Groups)
 	return s
 }
 
@@ -85,11 +98,15 @@ func (s *Snapshot) Written(vc VC) (now VCSpec, applied *VCSpec) {
 	}
 	for _, v := range versions {
 		if v.Applied {
-			applied = &v.Spec
+			applied = cmp.Or(v.File, &v.Spec)
 		}
 	}
 	return versions[len(versions)-1].Spec, applied
 }
+
+// RestartRequested in VM.PreemptedAt: the VM was stopped to start again at once, as a change of its VC needs. As a time it is so long
+// ago that no wait after a preemption applies.
+const RestartRequested = 1
 
 // ChangesSpec says whether operations of a kind change what is asked of a VC that there is.
 func ChangesSpec(kind string) bool {
@@ -103,7 +120,7 @@ func (w *writer) addVersion(vc *VC, put VersionPut) {
 	if len(kept) > 0 {
 		number = kept[len(kept)-1].Number + 1
 	}
-	row := &VCVersion{ID: fmt.Sprintf("%s/%06d", vc.ID, number), VC: vc.ID, Number: number, Index: w.index, At: w.at, Verb: put.Verb, By: put.By, Applied: put.Applied, Spec: put.Spec}
+	row := &VCVersion{ID: fmt.Sprintf("%s/%06d", vc.ID, number), VC: vc.ID, Number: number, Index: w.index, At: w.at, Verb: put.Verb, By: put.By, Applied: put.Applied, File: put.File, Spec: put.Spec}
 	w.put(tVersions, row)
 	for _, old := range superfluous(append(kept, *row)) {
 		w.drop(tVersions, &old)
@@ -115,7 +132,7 @@ func (w *writer) addVersion(vc *VC, put VersionPut) {
 func superfluous(versions []VCVersion) []VCVersion {
 	sizes, sum, applied := make([]int, len(versions)), 0, -1
 	for i, v := range versions {
-		b, err := json.Marshal(v.Spec)
+		b, err := json.Marshal(v)
 		if err != nil {
 			panic("state: a spec that was read cannot be written: " + err.Error())
 		}
@@ -153,7 +170,11 @@ func (p *VersionPut) valid() error {
 	if err := check("version", p.Verb, "verb", p.Verb); err != nil {
 		return err
 	}
-	for _, g := range p.Spec.Groups {
+	groups := p.Spec.Groups
+	if p.File != nil {
+		groups = slices.Concat(groups, p.File.Groups)
+	}
+	for _, g := range groups {
 		if g.CPU < 0 || g.Count < 0 || !isMemory(g.Memory) || strings.ContainsRune(g.Name, 0) {
 			return fmt.Errorf("version: group %q: need %v, %d VMs, %d bytes: %w", g.Name, g.CPU, g.Count, g.Memory, ErrInvalid)
 		}
