@@ -317,6 +317,9 @@ func (c *Service) try(ctx context.Context, q request, global bool, decide decide
 			global = true
 			continue
 		}
+		if a.Unchanged != nil {
+			return Result{VC: *a.Unchanged, VMs: s.VMsOf(a.Unchanged.ID), DryRun: q.call.DryRun}, false, nil
+		}
 		if a.Plan == nil {
 			if err := c.current.Load().allReported(s, q.verb+" "+q.name+": it does not fit so far"); err != nil {
 				return r, false, err
@@ -417,6 +420,8 @@ func changesOf(s *state.Snapshot, p *state.Plan) []Change {
 			ch.Verb, ch.Text = "place", fmt.Sprintf("place %s on %s: need %.2f cores, %d MiB", vm.Name, vm.Host, g.CPU, g.Memory>>20)
 		case vm.Goal == state.GoalDelete:
 			ch.Verb, ch.Text = "delete", fmt.Sprintf("delete %s from %s, with its disk", vm.Name, vm.Host)
+		case vm.PreemptedAt == state.RestartRequested:
+			ch.Verb, ch.Text = "restart", fmt.Sprintf("restart %s, which runs on %s", vm.Name, vm.Host)
 		case vm.Goal == state.GoalStop:
 			ch.Verb, ch.Text = "stop", fmt.Sprintf("stop %s on %s, its disk is kept", vm.Name, vm.Host)
 		default:

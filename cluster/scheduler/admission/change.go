@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 
 	"evenkeel/allocator"
 	"evenkeel/cluster/scheduler/placement"
@@ -40,7 +41,9 @@ func Change(s *state.Snapshot, vc state.VC, verb string, restart map[string]bool
 		vm.Reason, vm.Target, vm.PreemptedAt = "restarts: its virtual cluster was changed", 0, state.RestartRequested
 		stopping = append(stopping, vm)
 	}
-	then := problemOf(s, vc, env, after, removed)
+	later := env
+	later.Lists = withoutOwn(s, env.Lists)
+	then := problemOf(s, vc, later, after, removed)
 	adm := then.admitNew(after)
 	d := decision(then, adm, s.Index(), env)
 	if !adm.Admitted {
@@ -64,6 +67,17 @@ func Change(s *state.Snapshot, vc state.VC, verb string, restart map[string]bool
 	}
 	plan.Verb, plan.VCVersion, plan.Text = pastTense[verb], vc.ModifyIndex, d.Summary
 	return Answer{Decision: d, Plan: plan}
+}
+
+// withoutOwn does not count the hosts on which the VMs run now: they will have stopped there.
+func withoutOwn(s *state.Snapshot, lists func(vm state.VM) []string) func(vm state.VM) []string {
+	if lists == nil {
+		return nil
+	}
+	return func(vm state.VM) []string {
+		now, _ := s.VM(vm.ID)
+		return slices.DeleteFunc(slices.Clone(lists(vm)), func(host string) bool { return host == now.Host || host == now.MovingTo })
+	}
 }
 
 // hostsOf VMs, in order.

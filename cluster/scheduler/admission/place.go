@@ -14,6 +14,8 @@ type Answer struct {
 	Decision state.Decision
 	// Queued: the plan only records the VC, it does not fit now.
 	Queued bool
+	// Unchanged is the VC where it already is what the request asks for: there is nothing to plan.
+	Unchanged *state.VC
 }
 
 // Create answers a request for a new VC. vc is complete (ids and defaults filled in) except for its allocations.
