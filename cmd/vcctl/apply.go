@@ -49,7 +49,7 @@ func (t *tool) applyCommands() []*cli.Command {
 		},
 		{
 			Name: "rollback", Usage: "go back to an earlier version of a virtual cluster", ArgsUsage: "NAME", Action: t.action(vcRollback),
-			Description: "As applying the file of that version would.\n\nExample: vcctl vc rollback render --to 3 --dry-run",
+			Description: "As applying the file of that version would.\n\nExample: vcctl vc rollback render --to 1 --dry-run",
 			Flags:       changeFlags(&cli.IntFlag{Name: "to", Usage: "`NUMBER` of the version (default: the one before the newest)"}, restartFlag),
 		},
 	}
