@@ -77,7 +77,7 @@ func textOf(file v1.VirtualClusterFile) (yamlText, error) {
 	return yamlText(b.String()), nil
 }
 
-// fileOf the -f flag.
+// file of the -f flag.
 func (c *call) file() (v1.VirtualClusterSpec, error) {
 	if c.String("file") == "" {
 		return v1.VirtualClusterSpec{}, usage("%s: give the VC file with -f FILE, or -f - for standard input", c.Command.FullName())
@@ -124,7 +124,7 @@ func vcDiff(c *call) error {
 	if err != nil {
 		return doing(err, "comparing with virtual cluster %s", name)
 	}
-	if err := c.print(r.Fields, func(bool) string {
+	if err := c.print(items(r.Fields), func(bool) string {
 		if isNew {
 			return "There is no virtual cluster " + name + ": apply creates it.\n"
 		}
