@@ -65,7 +65,7 @@ func vmCells(vm v1.VM) []string {
 func vmText(vm v1.VM) string {
 	unseen := vm.SampledAt.IsZero()
 	return fields(
-		"Name", vm.Name, "State", vm.State, "Reason", vm.Reason, "Virtual cluster", vm.VirtualCluster,
+		"Name", vm.Name, "Tenant", vm.Tenant, "State", vm.State, "Reason", vm.Reason, "Virtual cluster", vm.VirtualCluster,
 		"Group", fmt.Sprintf("%s, task %d", vm.Group, vm.Task), "Host", vm.Host, "Moving to", movingText(vm), "Domain", vm.Domain, "Id", vm.ID,
 		"CPU", fmt.Sprintf("given %s of %s cores needed, yield %s", cores(vm.Allocation), cores(vm.Need), yield(vm.Yield)),
 		"Cap in force", seen(cores(vm.Cap)+" cores", vm.Cap == 0), "CPU used", seen(cores(vm.Used)+" cores", unseen),
