@@ -190,6 +190,11 @@ func IfMatch(index uint64) Option {
 	return func(s *sending) { s.Header.Set("If-Match", fmt.Sprintf("%q", fmt.Sprint(index))) }
 }
 
+// IfTag: only if the virtual cluster is at the version of that ETag.
+func IfTag(tag string) Option {
+	return func(s *sending) { s.Header.Set("If-Match", tag) }
+}
+
 // IdempotencyKey: the same request with the same key is carried out once.
 func IdempotencyKey(key string) Option {
 	return func(s *sending) { s.Header.Set(keyHeader, key) }

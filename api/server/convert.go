@@ -41,10 +41,13 @@ func virtualCluster(v leader.VCView) v1.VirtualCluster {
 	out := v1.VirtualCluster{
 		ID: v.ID, Name: v.Name, State: string(v.State), Reason: v.Reason, MinYield: v.MinYield, Yield: v.Yield,
 		OnFull: string(v.OnFull), OnHostLoss: v.OnHostLoss, Needs: v.Estimates, Aggressiveness: v.Aggressiveness, Priority: v.Priority,
-		Groups: make([]v1.Group, len(v.Groups)), VMs: count(v.Count), Decision: decision(v.Decision),
+		Groups: make([]v1.Group, 0, len(v.Groups)), VMs: count(v.Count), Decision: decision(v.Decision),
 		CreatedAt: v.CreatedAt, QueuedAt: v.QueuedAt, ModifyIndex: v.ModifyIndex,
 	}
-	for i, g := range v.Groups {
+	for _, g := range v.Groups {
+		if g.Count == 0 { // it was removed, and its VMs leave
+			continue
+		}
 		to := v1.Group{
 			Name: g.Name, Count: g.Count, CPU: g.CPU, Need: g.Need(), VCPUs: g.VCPUs, Memory: v1.Size(g.Memory), MemoryMin: v1.Size(g.MemoryMin),
 			Role: g.Role, Image: g.Image, Network: g.Network, CloudInit: g.CloudInit != (state.CloudInit{}), Labels: g.Labels,
@@ -60,7 +63,7 @@ func virtualCluster(v leader.VCView) v1.VirtualCluster {
 			to.Affinity = &v1.Affinity{Spread: a.Spread, Require: a.Require, Prefer: a.Prefer, Avoid: a.Avoid}
 		}
 		to.Disk = disk(g.Disk)
-		out.Groups[i] = to
+		out.Groups = append(out.Groups, to)
 	}
 	return out
 }

@@ -57,6 +57,7 @@ var titles = map[string]string{
 	v1.ProblemExists:        "Exists already",
 	v1.ProblemRefused:       "Refused by admission",
 	v1.ProblemBlocked:       "VMs cannot move",
+	v1.ProblemRestart:       "VMs would restart",
 	v1.ProblemPrecondition:  "Changed meanwhile",
 	v1.ProblemTooLarge:      "The request is too large",
 	v1.ProblemMediaType:     "Unsupported media type",
@@ -140,6 +141,9 @@ func (s *Server) fail(ctx context.Context, err error) error {
 }
 
 func problemOf(err error) *problem {
+	if p := problemOfChange(err); p != nil {
+		return p
+	}
 	var (
 		already  *problem
 		document *v1.Invalid
@@ -147,7 +151,6 @@ func problemOf(err error) *problem {
 		refused  *leader.Refused
 		exists   *leader.Exists
 		frozen   *leader.FrozenError
-		blocked  *leader.Blocked
 		busy     *leader.Busy
 		quota    *state.QuotaError
 	)
@@ -191,10 +194,6 @@ func problemOf(err error) *problem {
 		p := newProblem(http.StatusConflict, v1.ProblemRefused, refused.Decision.Summary)
 		p.Hosts, p.Advice = hostReasons(refused.Decision.Hosts), refused.Decision.Advice
 		return p
-	case errors.As(err, &blocked):
-		p := newProblem(http.StatusConflict, v1.ProblemBlocked, err.Error())
-		p.Blockers = blockers(blocked.Blockers)
-		return p
 	case errors.As(err, &busy):
 		p := newProblem(http.StatusConflict, v1.ProblemConflict, busy.Text)
 		p.plain = true
@@ -233,6 +232,33 @@ func problemOf(err error) *problem {
 func reasonOf(err error) string {
 	text := strings.ReplaceAll(err.Error(), ": "+state.ErrConflict.Error(), "")
 	return strings.TrimSuffix(text, ": "+state.ErrInUse.Error())
+}
+
+// problemOfChange is the problem of a change that VMs do not allow as it is, or the changes of others; nil if the error is another one.
+func problemOfChange(err error) *problem {
+	var restarts *leader.NeedsRestart
+	var merged *leader.Conflicts
+	var blocked *leader.Blocked
+	switch {
+	case errors.As(err, &blocked):
+		p := newProblem(http.StatusConflict, v1.ProblemBlocked, err.Error())
+		p.Blockers = blockers(blocked.Blockers)
+		return p
+	case errors.As(err, &restarts):
+		return withFields(newProblem(http.StatusConflict, v1.ProblemRestart, restarts.Error()), restarts.Fields)
+	case errors.As(err, &merged):
+		return withFields(newProblem(http.StatusConflict, v1.ProblemConflict, merged.Error()), merged.Fields)
+	}
+	return nil
+}
+
+// withFields is a problem with what it says of each field, of the virtual cluster alone that the request named.
+func withFields(p *problem, fields []leader.FieldError) *problem {
+	p.plain = true
+	for _, f := range fields {
+		p.Errors = append(p.Errors, v1.FieldError{In: "body", Field: f.Field, Message: f.Text})
+	}
+	return p
 }
 
 // finite keeps values that JSON cannot carry out of a document.

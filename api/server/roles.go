@@ -71,6 +71,11 @@ var tenantRoutes = map[string]permission{
 	"POST /v1/virtual-clusters/{name}/stop":   permitEdit,
 	"GET /v1/virtual-clusters/{name}/explain": permitView,
 
+	"PUT /v1/virtual-clusters/{name}":           permitEdit,
+	"POST /v1/virtual-clusters/{name}/rollback": permitEdit,
+	"GET /v1/virtual-clusters/{name}/spec":      permitView, // without cloud-init data, unless the role may edit
+	"GET /v1/virtual-clusters/{name}/versions":  permitView,
+
 	"GET /v1/vms":                 permitView,
 	"GET /v1/vms/{name}":          permitView,
 	"GET /v1/vms/{name}/samples":  permitView,
@@ -141,6 +146,11 @@ var routes = map[string]permission{
 	"POST /v1/virtual-clusters/{name}/start":  permitOperate,
 	"POST /v1/virtual-clusters/{name}/stop":   permitOperate,
 	"GET /v1/virtual-clusters/{name}/explain": permitRead,
+
+	"PUT /v1/virtual-clusters/{name}":           permitOperate,
+	"POST /v1/virtual-clusters/{name}/rollback": permitOperate,
+	"GET /v1/virtual-clusters/{name}/spec":      permitRead, // without cloud-init data, unless the role may operate
+	"GET /v1/virtual-clusters/{name}/versions":  permitRead,
 
 	"GET /v1/vms":                 permitRead,
 	"GET /v1/vms/{name}":          permitRead,

@@ -158,7 +158,7 @@ func (x scopedView) explanation(vc state.VC) v1.Explanation {
 // eventTexts are what happened, to those who see nothing of hosts. Events of other kinds are not shown to them: what a new kind
 // says has to be looked at first.
 var eventTexts = map[string]string{
-	"vc-created": "created", "vc-queued": "there is no room for all of its VMs now: it waits", "vc-admitted": "admitted", "vc-scaled": "scaled",
+	"vc-created": "created", "vc-queued": "there is no room for all of its VMs now: it waits", "vc-admitted": "admitted", "vc-scaled": "scaled", "vc-changed": "changed", "vc-rolled-back": "an earlier version is back",
 	"vc-started": "started", "vc-stopped": "stopped", "vc-deleting": "is being deleted", "vc-deleted": "nothing of it is left",
 	"vc-restarted": "VMs are started again", "vc-preempted": "it was evicted to make room, and waits", "vc-shut-down": "VMs were shut down",
 	"vc-waiting": "VMs wait for room", "vc-reallocated": "its shares follow what runs",

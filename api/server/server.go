@@ -33,6 +33,8 @@ import (
 type Cluster interface {
 	Create(ctx context.Context, spec state.VC, call leader.Call) (leader.Result, error)
 	Scale(ctx context.Context, name string, s leader.Scale, call leader.Call) (leader.Result, error)
+	Apply(ctx context.Context, spec state.VC, how leader.Apply, call leader.Call) (leader.Result, error)
+	Rollback(ctx context.Context, name string, version int, how leader.Apply, call leader.Call) (leader.Result, error)
 	Start(ctx context.Context, name string, call leader.Call) (leader.Result, error)
 	Stop(ctx context.Context, name string, call leader.Call) (leader.Result, error)
 	Delete(ctx context.Context, name string, call leader.Call) (leader.Result, error)
@@ -131,6 +133,7 @@ func New(c Cluster, o Options) *Server {
 	config.Security = []map[string][]string{{"token": {}}}
 	api := humago.New(s.mux, config)
 	s.registerVirtualClusters(api)
+	s.registerApply(api)
 	s.registerVMs(api)
 	s.registerSamples(api)
 	s.registerForecasts(api)

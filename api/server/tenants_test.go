@@ -136,8 +136,14 @@ var bodies = map[string][]string{
 		`{"name":"probe","groups":[{"name":"a","count":64,"cpu":8,"memory":"15GiB"}],"onFull":"reject"}`,
 		`{"name":"large","minYield":0.1,"groups":[{"name":"a","count":2,"cpu":8,"memory":"1GiB"}]}`, // less for all others
 		`{"name":"probe","groups":[{"name":"a","cpu":1,"memory":"1GiB","image":"%s"}]}`},
-	"PATCH /v1/virtual-clusters/{name}": {`{"count":64}`, `{"group":"%s","count":3}`},
-	"POST /v1/tokens":                   {`{"name":"x","role":"viewer","tenant":"%s"}`, `{"name":"x","role":"admin"}`, `{"name":"x","role":"viewer"}`},
+	"PUT /v1/virtual-clusters/{name}": {`{"name":"%s","groups":[{"name":"core","count":2,"cpu":0.5,"memory":"1GiB"}]}`,
+		`{"name":"%s","groups":[{"name":"core","count":3,"cpu":4,"memory":"1GiB","labels":{"%s":"x"},"affinity":{"spread":"host","avoid":["%s=x"]}}]}`,
+		`{"name":"%s","groups":[{"name":"a","count":64,"cpu":8,"memory":"15GiB"}]}`,
+		`{"name":"%s","groups":[{"name":"core","cpu":1,"memory":"1GiB","affinity":{"require":["host:%s"]}}]}`,
+		`{"name":"%s","groups":[{"name":"core","cpu":1,"memory":"1GiB","affinity":{"avoid":["vc:acme/%s"]}}]}`},
+	"POST /v1/virtual-clusters/{name}/rollback": {`{"version":1}`, `{"version":1000}`},
+	"PATCH /v1/virtual-clusters/{name}":         {`{"count":64}`, `{"group":"%s","count":3}`},
+	"POST /v1/tokens":                           {`{"name":"x","role":"viewer","tenant":"%s"}`, `{"name":"x","role":"admin"}`, `{"name":"x","role":"viewer"}`},
 }
 
 // Every route of the OpenAPI document for every role of a tenant: nothing in an answer is another tenant's, or of hosts and of the

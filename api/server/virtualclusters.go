@@ -165,8 +165,8 @@ func (s *Server) result(ctx context.Context, verb string, t TenantParams, name s
 		return nil, s.fail(ctx, err)
 	}
 	out := &resultAnswer{Status: http.StatusAccepted}
-	out.Body = v1.Result{Decision: x.decision(r.Decision, false), DryRun: r.DryRun, Replayed: r.Replayed, Changes: x.changes(r.Changes)}
-	if r.DryRun || r.Replayed {
+	out.Body = v1.Result{Decision: x.decision(r.Decision, false), DryRun: r.DryRun, Replayed: r.Replayed, Changes: x.changes(r.Changes), Fields: x.fieldChanges(r.Fields)}
+	if r.DryRun || r.Replayed || r.Operation.ID == "" {
 		out.Status = http.StatusOK
 	}
 	if r.VC.ID != "" {

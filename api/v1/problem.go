@@ -22,6 +22,7 @@ const (
 	ProblemConflict         = ProblemPrefix + "conflict"               // 409: changed meanwhile, or in use
 	ProblemExists           = ProblemPrefix + "exists"                 // 409: the name is taken
 	ProblemRefused          = ProblemPrefix + "refused"                // 409: admission has no room
+	ProblemRestart          = ProblemPrefix + "restart"                // 409: running VMs would have to restart, which the request does not allow
 	ProblemBlocked          = ProblemPrefix + "blocked"                // 409: VMs that cannot move block the drain of a host
 	ProblemPrecondition     = ProblemPrefix + "precondition-failed"    // 412: not at the version of If-Match
 	ProblemTooLarge         = ProblemPrefix + "too-large"              // 413

@@ -195,6 +195,7 @@ type Result struct {
 	VirtualCluster *VirtualCluster `json:"virtualCluster,omitempty" doc:"As it is after the change; in a dry run, as it would be."`
 	Decision       *Decision       `json:"decision,omitempty" doc:"What admission said, where it was asked."`
 	Changes        []Change        `json:"changes" nullable:"false" doc:"What the plan does; in a dry run, what it would do."`
+	Fields         []FieldChange   `json:"fields,omitempty" doc:"Of a change to another VC file: what differs from what the virtual cluster was before."`
 	DryRun         bool            `json:"dryRun" doc:"Nothing was changed."`
 	Replayed       bool            `json:"replayed" doc:"The answer to an idempotency key that was used before."`
 }

@@ -162,10 +162,10 @@ func (c *Service) Report(ctx context.Context, r agent.Report) error {
 	t.rightsizing.Observe(s, r, c.o.Now().UTC())
 	t.admissionMargin.heard(r.Host, r.Available, c.o.Now().UTC())
 	n := t.reports.take(r, c.o.Now())
-	if n.incoming {
+	if n.incoming || n.unlisted {
 		t.relisted.Add(1)
 	}
-	if n.reach || n.incoming || n.shrunk && t.moves.Running() { // a move may wait for it
+	if n.reach || n.incoming || n.unlisted || n.shrunk && t.moves.Running() { // a move may wait for it
 		c.wakeLoop()
 	}
 	return nil

@@ -33,6 +33,7 @@ type news struct {
 	reach    bool // the host was not known, or its hypervisor answers again, or no more
 	shrunk   bool // more of what takes something from VMs is in force
 	incoming bool // other instances run nothing where they are
+	unlisted bool // a VM is not listed any more that was: it may start again, which it may not where it is listed
 }
 
 // take takes a report in.
@@ -41,7 +42,8 @@ func (l *liveReports) take(r agent.Report, now time.Time) (n news) {
 	defer l.mu.Unlock()
 	live, reported := l.hosts[r.Host]
 	n = news{reach: !reported || live.Reach != r.Reach, shrunk: r.Index > live.Shrunk,
-		incoming: r.Reach && r.Running != nil && !slices.Equal(incoming(live.Running), incoming(r.Running))}
+		incoming: r.Reach && r.Running != nil && !slices.Equal(incoming(live.Running), incoming(r.Running)),
+		unlisted: r.Reach && r.Running != nil && slices.ContainsFunc(live.Running, missingIn(r.Running))}
 	l.hosts[r.Host] = live.after(r, now)
 	for _, p := range r.Moves {
 		if p.Dirty > 0 {
@@ -49,6 +51,15 @@ func (l *liveReports) take(r agent.Report, now time.Time) (n news) {
 		}
 	}
 	return n
+}
+
+// missingIn says whether an instance is not among those of a list.
+func missingIn(list []agent.Instance) func(agent.Instance) bool {
+	there := map[string]bool{}
+	for _, i := range list {
+		there[i.VM] = true
+	}
+	return func(i agent.Instance) bool { return !there[i.VM] }
 }
 
 // after returns what a host reported last once another report of it has come.

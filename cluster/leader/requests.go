@@ -16,6 +16,7 @@ type Result struct {
 	Decision  state.Decision  // admission's answer, where it was asked
 	Changes   []Change        // what the plan does (a dry run: would do)
 	VMs       []state.VM      // of a dry run: the VMs of VC as they would be
+	Fields    []FieldChange   // of a change of the spec: what differs
 	DryRun    bool
 	Replayed  bool // the answer to an idempotency key used before
 

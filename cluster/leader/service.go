@@ -317,6 +317,9 @@ func (c *Service) try(ctx context.Context, q request, global bool, decide decide
 			global = true
 			continue
 		}
+		if a.Unchanged != nil {
+			return Result{VC: *a.Unchanged, VMs: s.VMsOf(a.Unchanged.ID), DryRun: q.call.DryRun}, false, nil
+		}
 		if a.Plan == nil {
 			if err := c.current.Load().allReported(s, q.verb+" "+q.name+": it does not fit so far"); err != nil {
 				return r, false, err
@@ -420,6 +423,8 @@ func changesOf(s *state.Snapshot, p *state.Plan) []Change {
 			if placement.HasDisk(s, g) {
 				ch.Text += ", with its disk"
 			}
+		case vm.PreemptedAt == state.RestartRequested:
+			ch.Verb, ch.Text = "restart", fmt.Sprintf("restart %s, which runs on %s", vm.Name, vm.Host)
 		case vm.Goal == state.GoalStop:
 			ch.Verb, ch.Text = "stop", fmt.Sprintf("stop %s on %s", vm.Name, vm.Host)
 			if placement.HasDisk(s, g) && !g.Disk.Ephemeral {

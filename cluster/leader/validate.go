@@ -57,12 +57,7 @@ func complete(s *state.Snapshot, set state.Settings, vc state.VC) (state.VC, err
 	for i := range groups {
 		at := fmt.Sprintf("groups[%d].", i)
 		g := &groups[i]
-		if g.VCPUs == 0 && finite(g.CPU) && g.CPU > 0 && g.CPU <= maxCPU {
-			g.VCPUs = int(math.Ceil(g.CPU))
-		}
-		if g.MemoryMin == 0 {
-			g.MemoryMin = g.Memory
-		}
+		g.VCPUs, g.MemoryMin = vcpusOf(*g), memoryMinOf(*g)
 		g.Role = cmp.Or(g.Role, "core")
 		g.Disk.Pool = cmp.Or(g.Disk.Pool, set.Pool)
 		checkSize(&f, at, set, *g)

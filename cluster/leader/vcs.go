@@ -14,37 +14,46 @@ import (
 // Create creates a VC. spec has its name, options and groups; MinYield below 0 and empty fields mean the cluster's defaults.
 func (c *Service) Create(ctx context.Context, spec state.VC, call Call) (Result, error) {
 	return c.change(ctx, "create", spec.Name, spec, call, func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
-		if call.IfMatch != 0 {
-			return admission.Answer{}, true, fmt.Errorf("create virtual cluster %s: a new one has no version %d: %w", spec.Name, call.IfMatch, ErrPrecondition)
-		}
-		meta, _ := s.Meta()
-		vc, bad := complete(s, meta.Settings, spec)
-		if bad != nil {
-			return admission.Answer{}, true, bad
-		}
-		if old, taken := s.VCNamed(vc.Name); taken {
-			what := "name: a virtual cluster " + vc.Name + " exists already; choose another name or delete it first"
-			if old.Goal == state.GoalDelete {
-				what = "name: virtual cluster " + vc.Name + " is still being deleted; try again when it is gone"
-			}
-			return admission.Answer{}, true, &Exists{Field: "name", Text: what}
-		}
-		if err := vmNamesFree(s, vc); err != nil {
-			return admission.Answer{}, true, err
-		}
-		t := c.current.Load()
-		vc.ID = c.ids.next()
-		if err := s.CheckGrowth("create", &vc); err != nil {
-			return admission.Answer{}, true, err
-		}
-		shut := func(host string) bool {
-			return c.inflight.busy(host) || t.failover.WhyUnavailable(s, host) != ""
-		}
-		if a, ok := c.capacity.TryFastPath(s, vc, t.withMargin(s, placement.Env{Now: c.o.Now().UTC(), NewID: c.ids.next, Lists: listerOf(t.reports.each), Pools: t.reports.pools()}), shut); ok || !global {
-			return a, ok, nil
-		}
-		return admission.Create(s, vc, t.ask()), false, nil
+		return c.create(ctx, "create", spec, call, s, global)
 	})
+}
+
+// create decides on a new VC for a request of that verb.
+func (c *Service) create(ctx context.Context, verb string, spec state.VC, call Call, s *state.Snapshot, global bool) (a admission.Answer, scoped bool, err error) {
+	if call.IfMatch != 0 {
+		return a, true, fmt.Errorf("%s virtual cluster %s: a new one has no version %d: %w", verb, spec.Name, call.IfMatch, ErrPrecondition)
+	}
+	meta, _ := s.Meta()
+	vc, err := complete(s, meta.Settings, spec)
+	if err != nil {
+		return a, true, err
+	}
+	if old, taken := s.VCNamed(vc.Name); taken {
+		what := "name: a virtual cluster " + vc.Name + " exists already; choose another name, delete it first, or change it with vcctl vc apply"
+		if old.Goal == state.GoalDelete {
+			what = "name: virtual cluster " + vc.Name + " is still being deleted; try again when it is gone"
+		}
+		return a, true, &Exists{Field: "name", Text: what}
+	}
+	if err := vmNamesFree(s, vc); err != nil {
+		return a, true, err
+	}
+	t := c.current.Load()
+	vc.ID = c.ids.next()
+	if err := s.CheckGrowth("create", &vc); err != nil {
+		return a, true, err
+	}
+	defer func() {
+		recordVersion(ctx, s, &a, state.VersionPut{Verb: verb, Applied: true, Spec: state.SpecOf(spec)})
+	}()
+	shut := func(host string) bool {
+		return c.inflight.busy(host) || t.failover.WhyUnavailable(s, host) != ""
+	}
+	env := placement.Env{Now: c.o.Now().UTC(), NewID: c.ids.next, Lists: listerOf(t.reports.each), Pools: t.reports.pools()}
+	if a, ok := c.capacity.TryFastPath(s, vc, t.withMargin(s, env), shut); ok || !global {
+		return a, ok, nil
+	}
+	return admission.Create(s, vc, t.ask()), false, nil
 }
 
 // Exists says that a name is taken. It is a conflict.
@@ -118,7 +127,9 @@ func (c *Service) Scale(ctx context.Context, name string, by Scale, call Call) (
 		if !global {
 			return admission.Answer{}, false, nil
 		}
-		return admission.Scale(s, scaled, c.current.Load().ask()), false, nil
+		a := admission.Scale(s, scaled, c.current.Load().ask())
+		recordVersion(ctx, s, &a, state.VersionPut{Verb: "scale", Spec: by.onSpec(s, vc, scaled)})
+		return a, false, nil
 	})
 }
 

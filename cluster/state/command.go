@@ -171,6 +171,8 @@ type Plan struct {
 	Operation     *Operation  `json:"operation,omitempty"`
 	Remembered    *Remembered `json:"remembered,omitempty"`
 	Text          string      `json:"text,omitempty"` // for the event
+	// Version is what users ask of the VC from now on, as they wrote it; nil if that does not change.
+	Version *VersionPut `json:"version,omitempty"`
 }
 
 // Allocation gives each VM of a group that many cores.

@@ -88,6 +88,9 @@ func (w *writer) memberPut(b *Member) error {
 		m.JoinedAt, m.JoinIndex, m.Serials = old.JoinedAt, old.JoinIndex, old.Serials
 	}
 	w.put(tMembers, &m)
+	if m.Server && m.Format > 0 && m.Format < versionsSince {
+		w.dropAllVersions()
+	}
 	switch {
 	case !known:
 		w.event("member-joined", "member", m.Name, "%s at %s", rolesOf(m), m.Address)

@@ -77,6 +77,7 @@ func (s *Snapshot) save(to io.Writer, version int) error {
 		func() error { return saveTable[RightsizingHour](enc, s, tRightsizingHours) },
 		func() error { return saveTable[restorePart](enc, s, tRestore) },
 		func() error { return saveTable[Tenant](enc, s, tTenants) },
+		func() error { return saveTable[VCVersion](enc, s, tVersions) },
 		func() error { return saveTable[position](enc, s, tIndex) },
 	} {
 		if err := save(); err != nil {
@@ -225,6 +226,8 @@ func newRow(table string) (any, error) {
 		return new(restorePart), nil
 	case tTenants:
 		return new(Tenant), nil
+	case tVersions:
+		return new(VCVersion), nil
 	}
 	return nil, fmt.Errorf("unknown table %q", table)
 }

@@ -52,7 +52,7 @@ func (w *writer) plan(p *Plan) error {
 		}
 		w.touch(name)
 	}
-	if p.VC != nil && p.VC.Goal == GoalDelete {
+	if p.VC != nil {
 		w.sweep(p.VC.ID)
 	}
 	return w.remember(p.Operation, p.Remembered)
@@ -127,6 +127,9 @@ func (w *writer) putVC(p *Plan) error {
 		}
 	}
 	w.put(tVCs, &vc)
+	if p.Version != nil {
+		w.addVersion(&vc, *p.Version)
+	}
 	w.event("vc-"+p.Verb, "vc", vc.Name, "%s", p.Text)
 	return nil
 }
@@ -235,8 +238,10 @@ func (w *writer) checkLimits(host string, before capacity.Load) error {
 func (w *writer) sweep(id string) {
 	vc, ok := w.read().VC(id)
 	if !ok || vc.Goal != GoalDelete || len(w.read().VMsOf(id)) > 0 {
+		w.sweepGroups(id)
 		return
 	}
 	w.drop(tVCs, &vc)
+	w.dropVersions(id)
 	w.event("vc-deleted", "vc", vc.Name, "nothing of it is left")
 }

@@ -87,11 +87,13 @@ func (g Group) Yield() float64 {
 	return min(1, g.Allocation/need)
 }
 
-// YieldOf returns the yield of a VC: the lowest yield of its groups.
+// YieldOf returns the yield of a VC: the lowest yield of its groups, those that were removed apart.
 func YieldOf(vc VC) float64 {
 	y := 1.0
 	for _, g := range vc.Groups {
-		y = min(y, g.Yield())
+		if g.Count > 0 {
+			y = min(y, g.Yield())
+		}
 	}
 	return y
 }
@@ -145,12 +147,12 @@ func (s *Snapshot) ProgressOf(op Operation, enacted func(host string) uint64) Pr
 	return s.runProgress(op, vc, vms, enacted)
 }
 
-// runProgress is the progress of an operation that ends in a VC that runs as asked: create, start, scale.
+// runProgress is the progress of an operation that ends in a VC that runs as asked: create, start, or a change of its spec.
 func (s *Snapshot) runProgress(op Operation, vc VC, vms []VM, enacted func(string) uint64) Progress {
 	c := CountPhases(vms)
 	p := Progress{State: OpPending, Done: c.Running, Total: len(vms), Text: fmt.Sprintf("%d of %d VMs running", c.Running, len(vms))}
 	switch {
-	case vc.Goal == GoalDelete, vc.Goal == GoalStop && op.Kind != "scale":
+	case vc.Goal == GoalDelete, vc.Goal == GoalStop && !ChangesSpec(op.Kind):
 		p.State, p.Text = OpSuperseded, "a later request wants it to "+string(vc.Goal)
 		return p
 	case vc.Goal == GoalStop:

@@ -171,7 +171,7 @@ func (s *Snapshot) checkUse(tenant string, used, more Use) error {
 // The leader asks it before it plans, and every server when the plan is applied: two plans that were made at the same time may
 // exceed a quota together. What the cluster does of itself, such as to queue a VC again, has no operation and is not checked.
 func (s *Snapshot) CheckGrowth(kind string, next *VC) error {
-	if kind != "create" && kind != "scale" && kind != "start" {
+	if kind != "create" && kind != "start" && !ChangesSpec(kind) {
 		return nil
 	}
 	name, _ := SplitName(next.Name)

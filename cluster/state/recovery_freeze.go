@@ -119,6 +119,9 @@ func (w *writer) since(now *Snapshot) {
 	replace(w, now, tTokens, (*Snapshot).JoinTokens)
 	replace(w, now, tAdmins, (*Snapshot).Tokens)
 	w.tenantsSince(now)
+	if w.read().readable(FormatVersion) < versionsSince {
+		w.dropAllVersions()
+	}
 	for _, r := range now.RevokedCertificates() {
 		w.put(tRevoked, &r)
 	}

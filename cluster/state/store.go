@@ -32,6 +32,8 @@ const (
 	tRestore          = "restore"
 
 	tTenants = "tenants"
+
+	tVersions = "vc-versions"
 )
 
 // position is how far the log has been applied, and where the events stand.
@@ -85,6 +87,7 @@ func schema() *memdb.DBSchema {
 		table(tRightsizingHours, "ID"),
 		table(tRestore, "Key"),
 		table(tTenants, "Name"),
+		table(tVersions, "ID", by("vc", "VC", false, false)),
 		table(tMigrations, "ID", by("plan", "Plan", false, true), by("vm", "VM", false, false),
 			&memdb.IndexSchema{Name: "running", Unique: true, AllowMissing: true, Indexer: nameIndex[Migration]{func(m *Migration) (string, bool) {
 				return m.VM, m.State == MigrationRunning

@@ -83,6 +83,11 @@ func (b *Plan) valid() error {
 			}
 		}
 	}
+	if b.Version != nil {
+		if err := b.Version.valid(); err != nil {
+			return err
+		}
+	}
 	for _, vm := range b.VMs {
 		if err := vm.valid(); err != nil {
 			return err

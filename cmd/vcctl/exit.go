@@ -74,7 +74,7 @@ func statusOf(err error) int {
 
 // problemStatus are the exit statuses of the server's problems; of others it is statusFailed.
 var problemStatus = map[string]int{
-	v1.ProblemRefused: statusRefused, v1.ProblemQuota: statusRefused, v1.ProblemBlocked: statusRefused, v1.ProblemNotFound: statusNotFound,
+	v1.ProblemRefused: statusRefused, v1.ProblemQuota: statusRefused, v1.ProblemBlocked: statusRefused, v1.ProblemRestart: statusRefused, v1.ProblemNotFound: statusNotFound,
 	v1.ProblemConflict: statusConflict, v1.ProblemExists: statusConflict, v1.ProblemPrecondition: statusConflict,
 	v1.ProblemMalformed: statusUsage, v1.ProblemInvalid: statusUsage, v1.ProblemUnsupported: statusUsage, v1.ProblemTooLarge: statusUsage, v1.ProblemMediaType: statusUsage,
 	v1.ProblemTimeout: statusStillGoing, v1.ProblemNoLeader: statusUnreachable,

@@ -45,12 +45,18 @@ func listFormat(f string) bool {
 	return f == formatCSV || f == formatNames || strings.HasPrefix(f, formatColumns)
 }
 
+// yamlText is a value that is YAML already.
+type yamlText string
+
 // render is a value in the format that was asked for; text is it as a table.
 func render(f string, value any, text func(wide bool) string) (string, error) {
 	switch f {
 	case formatTable, formatWide:
 		return text(f == formatWide), nil
 	case formatYAML:
+		if text, ok := value.(yamlText); ok {
+			return string(text), nil
+		}
 		raw, err := json.Marshal(value)
 		if err == nil {
 			raw, err = yaml.JSONToYAML(raw)

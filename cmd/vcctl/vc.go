@@ -18,10 +18,10 @@ import (
 
 func (t *tool) vcCommand() *cli.Command {
 	return &cli.Command{
-		Name: "vc", Usage: "virtual clusters: create, list, get, scale, start, stop, delete, explain",
+		Name: "vc", Usage: "virtual clusters: create, list, get, apply, diff, edit, history, rollback, scale, start, stop, delete, explain",
 		Description: "A virtual cluster is one or more groups of equal VMs that are admitted, run and deleted as one.\n" +
 			"Those of another tenant are named by --tenant, or in full: film/render is render of the tenant film.",
-		Subcommands: []*cli.Command{
+		Subcommands: append([]*cli.Command{
 			{
 				Name: "create", Usage: "create a virtual cluster from a file", ArgsUsage: " ",
 				Description: "Reads a VC file (YAML or JSON) and asks for it. Admission takes all of it or nothing: what does not\n" +
@@ -40,7 +40,7 @@ func (t *tool) vcCommand() *cli.Command {
 			},
 			{
 				Name: "get", Usage: "show one virtual cluster with its VMs", ArgsUsage: "NAME", Flags: []cli.Flag{watchFlag}, Action: t.ask("getting virtual cluster %s", vcGet),
-				Description: "Example: vcctl vc get render -o json",
+				Description: "-o yaml prints the VC file as its users wrote it, for `vcctl vc create`, `apply` and `diff` to read. -o json prints all that\nis known of the virtual cluster.\n\nExample: vcctl vc get render -o yaml > render.yaml",
 			},
 			{
 				Name: "scale", Usage: "change the size or the needs of a group", ArgsUsage: "NAME", Action: t.action(vcScale),
@@ -72,7 +72,7 @@ func (t *tool) vcCommand() *cli.Command {
 				Name: "explain", Usage: "say why a virtual cluster has the yield it has, or has none", ArgsUsage: "NAME", Action: t.ask("explaining virtual cluster %s", vcExplain),
 				Description: "Example: vcctl vc explain render",
 			},
-		},
+		}, t.applyCommands()...),
 	}
 }
 
@@ -261,6 +261,10 @@ func needOf(g v1.Group) float64 {
 }
 
 func vcGet(c *call) (any, view, error) {
+	if c.format == formatYAML {
+		text, err := vcFile(c)
+		return text, nil, err
+	}
 	vc, err := c.api.VirtualCluster(c.ctx, c.name)
 	if err != nil || !c.human() {
 		return vc, nil, err
@@ -293,6 +297,7 @@ func vcText(vc v1.VirtualCluster, vms []v1.VM, wide bool) string {
 // resultText is what a change did, or in a dry run would do.
 func resultText(r v1.Result) string {
 	var b strings.Builder
+	b.WriteString(fieldsText(r.Fields))
 	if r.DryRun {
 		for _, ch := range r.Changes {
 			b.WriteString(oneLine(ch.Text) + "\n")
@@ -307,7 +312,7 @@ func resultText(r v1.Result) string {
 		return b.String()
 	}
 	if r.Operation == nil {
-		return "Nothing to do.\n"
+		return b.String() + "Nothing to do.\n"
 	}
 	subject, watch := about(*r.Operation)
 	op, queued := *r.Operation, r.VirtualCluster != nil && r.VirtualCluster.State == "queued"
@@ -324,7 +329,7 @@ func resultText(r v1.Result) string {
 		}
 		b.WriteString("\n")
 	default:
-		if r.Decision != nil && r.Decision.Summary != "" && (op.Kind == "create" || op.Kind == "scale" || op.Kind == "start") {
+		if r.Decision != nil && r.Decision.Summary != "" && slices.Contains([]string{"create", "scale", "start", "apply", "edit", "rollback"}, op.Kind) {
 			fmt.Fprintf(&b, "%s: %s\n", subject, oneLine(r.Decision.Summary))
 		}
 		fmt.Fprintf(&b, "%s of %s goes on (%s); watch it with: %s\n", op.Kind, subject, oneLine(op.Text), watch)

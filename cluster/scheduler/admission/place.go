@@ -14,6 +14,8 @@ type Answer struct {
 	Decision state.Decision
 	// Queued: the plan only records the VC, it does not fit now.
 	Queued bool
+	// Unchanged is the VC where it already is what the request asks for: there is nothing to plan.
+	Unchanged *state.VC
 }
 
 // Create answers a request for a new VC. vc is complete (ids and defaults filled in) except for its allocations.
@@ -46,13 +48,18 @@ func Consider(s *state.Snapshot, vc state.VC, env placement.Env) state.Decision 
 
 // problemWith is the problem of everything that runs, of vc in its new form, and of the lost VMs that are to start beside it.
 func problemWith(s *state.Snapshot, vc state.VC, env placement.Env, beside ...lostVC) (*problem, []state.VM) {
+	wanted := placement.WantedVMs(s, vc, env)
+	return problemOf(s, vc, env, wanted, placement.VMsToRemove(s, vc), beside...), wanted
+}
+
+// problemOf is problemWith for a VC that is to have the VMs wanted, and whose VMs leaving are on their way out.
+func problemOf(s *state.Snapshot, vc state.VC, env placement.Env, wanted, leaving []state.VM, beside ...lostVC) *problem {
 	skip := []string{vc.ID}
 	for _, b := range beside {
 		skip = append(skip, b.vc.ID)
 	}
 	p := newProblem(s, skip...)
 	p.CloseHosts(env.Unavailable)
-	wanted := placement.WantedVMs(s, vc, env)
 	vc = placement.WithoutEstimates(vc, wanted)
 	byGroup := map[string][]state.VM{}
 	for _, vm := range wanted {
@@ -63,7 +70,7 @@ func problemWith(s *state.Snapshot, vc state.VC, env placement.Env, beside ...lo
 			p.AddRequested(vc, g, vms)
 		}
 	}
-	for _, vm := range placement.VMsToRemove(s, vc) {
+	for _, vm := range leaving {
 		p.ChargeLeaving(vm)
 	}
 	for _, b := range beside {
@@ -72,7 +79,7 @@ func problemWith(s *state.Snapshot, vc state.VC, env placement.Env, beside ...lo
 	p.Bar(s, env)
 	p.SubtractReserves()
 	p.applyMargin(s, vc.ID, env, &vc)
-	return p, wanted
+	return p
 }
 
 // place asks admission for vc and turns the answer into a plan.
@@ -92,7 +99,7 @@ func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env plac
 	}
 	vc.Decision = d
 	if !adm.Admitted {
-		wait := vc.OnFull == state.Queue && !adm.NeverFits && (verb != "scale" || !vc.Admitted) && !anyRunning(s, vc)
+		wait := vc.OnFull == state.Queue && !adm.NeverFits && (!state.ChangesSpec(verb) || !vc.Admitted) && !anyRunning(s, vc)
 		if !wait {
 			return Answer{Decision: d}
 		}
@@ -105,15 +112,22 @@ func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env plac
 	}
 	vc = placement.WithoutEstimates(vc, wanted)
 	vc.Admitted, vc.QueuedAt = true, time.Time{}
+	plan := planOf(s, p, adm.Solution, vc, placement.VMsToRemove(s, vc))
+	plan.Verb, plan.VCVersion, plan.Text = pastTense[verb], version, d.Summary
+	return Answer{Decision: d, Plan: plan}
+}
 
-	allocs, affected := p.Allocations(adm.Solution.CPU, adm.Solution.Hosts, vc.ID)
-	vms := placement.VMsToRemove(s, vc)
+// planOf is the plan that puts a solution into force: vc in its new form, with its VMs where the solution has them, and those that
+// leave.
+func planOf(s *state.Snapshot, p *problem, sol allocator.Solution, vc state.VC, leaving []state.VM) *state.Plan {
+	allocs, affected := p.Allocations(sol.CPU, sol.Hosts, vc.ID)
+	vms := leaving
 	for i, ref := range p.Refs {
 		if ref.VC.ID != vc.ID {
 			continue
 		}
 		for k, vm := range ref.Members() {
-			vm.Host = p.Hosts[adm.Solution.Hosts[i][k]].Name
+			vm.Host = p.Hosts[sol.Hosts[i][k]].Name
 			vms = append(vms, vm.Start(ref.Group))
 			affected[vm.Host] = true
 		}
@@ -121,8 +135,7 @@ func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env plac
 	for _, vm := range vms {
 		affected[vm.Host] = true
 	}
-	return Answer{Decision: d, Plan: &state.Plan{Basis: s.Index(), Verb: pastTense[verb], VC: &vc, VCVersion: version, VMs: placement.Changed(s, vms),
-		Allocations: allocs, AffectedHosts: placement.SortedNames(affected), Text: d.Summary}}
+	return &state.Plan{Basis: s.Index(), VC: &vc, VMs: placement.Changed(s, vms), Allocations: allocs, AffectedHosts: placement.SortedNames(affected)}
 }
 
 // anyRunning says whether some VM of vc runs: then it is not one that waits to run.
@@ -135,7 +148,8 @@ func anyRunning(s *state.Snapshot, vc state.VC) bool {
 	return false
 }
 
-var pastTense = map[string]string{"create": "created", "start": "started", "scale": "scaled", "admit": "admitted"}
+var pastTense = map[string]string{"create": "created", "start": "started", "scale": "scaled", "admit": "admitted",
+	"apply": "changed", "edit": "changed", "rollback": "rolled-back"}
 
 // Stop answers a request to stop a VC: always yes.
 func Stop(s *state.Snapshot, vc state.VC, _ placement.Env) Answer {

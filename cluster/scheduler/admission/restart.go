@@ -95,6 +95,9 @@ func restart(s *state.Snapshot, vc state.VC, lost []state.VM, env placement.Env)
 	if lost[0].PreemptedAt > 0 {
 		why = "preempted"
 	}
+	if lost[0].PreemptedAt == state.RestartRequested {
+		why = "stopped to restart"
+	}
 	if !adm.Admitted {
 		d.Summary = fmt.Sprintf("%d VMs were %s and wait for room: %s", len(lost), why, d.Summary)
 		return nil, d

@@ -1,0 +1,128 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"evenkeel/api/v1"
+)
+
+// drawFile is a random VC file. Its VMs are small; where they do not fit they wait, and what is asked of them is kept all the same.
+func drawFile(r *rand.Rand, name string) v1.VirtualClusterSpec {
+	some := func(of ...string) string { return of[r.IntN(len(of))] }
+	spec := v1.VirtualClusterSpec{Name: name, OnFull: some("", "queue"), OnHostLoss: some("", "keep", "restart"), Priority: r.IntN(5), Needs: some("", "declared", "estimated"), Aggressiveness: some("", "balanced")}
+	if r.IntN(2) == 0 {
+		y := r.Float64()
+		spec.MinYield = &y
+	}
+	for i := range 1 + r.IntN(3) {
+		g := v1.GroupSpec{Name: fmt.Sprintf("g%d", i), Count: 1 + r.IntN(3), CPU: 0.001 + r.Float64()/100, Memory: v1.Size(64<<20 + r.Int64N(1<<20)), Role: some("", "core", "elastic"), Network: some("", "default")}
+		if r.IntN(2) == 0 {
+			g.VCPUs, g.MemoryMin = 1+r.IntN(2), g.Memory
+		}
+		if r.IntN(2) == 0 {
+			g.Disk = &v1.Disk{Size: v1.Size(1 + r.Int64N(1<<30)), Ephemeral: true}
+		}
+		if r.IntN(2) == 0 {
+			g.CloudInit = &v1.CloudInit{UserData: "#cloud-config\nusers:\n  - name: \"x\"\n" + some("", "\n", "# ends\n")}
+		}
+		if r.IntN(2) == 0 {
+			g.Labels = map[string]string{"app": some("x", "1", "yes"), "b/c": ""}
+		}
+		if r.IntN(2) == 0 {
+			g.Affinity = &v1.Affinity{Prefer: []string{"vc:" + name, "host:h1", "app=1"}, Avoid: []string{"app=nothing"}}
+		}
+		spec.Groups = append(spec.Groups, g)
+	}
+	return spec
+}
+
+// What `vc get -o yaml` prints is what was written, and applying it changes nothing: of 200 random virtual clusters.
+func TestAppliedUnchanged(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 1, 2)
+		r := rand.New(rand.NewPCG(1, 2))
+		for n := range 200 {
+			spec := drawFile(r, fmt.Sprintf("v%d", n))
+			body, err := json.Marshal(spec)
+			must(t, err)
+			at := "/v1/virtual-clusters/" + spec.Name
+			x.want(http.StatusAccepted, "PUT", at, string(body), "operator")
+			var file v1.VirtualClusterFile
+			must(t, json.Unmarshal([]byte(x.want(200, "GET", at+"/spec", "", "operator")), &file))
+			if diff := cmp.Diff(spec, file.Spec); diff != "" {
+				t.Fatalf("%d: (-written +got)\n%s", n, diff)
+			}
+			before := x.want(200, "GET", at+"/versions", "", "operator")
+			doc, err := v1.VCFile(file.Spec)
+			must(t, err)
+			again, err := v1.ParseVCFile(doc)
+			must(t, err)
+			body, err = json.Marshal(again)
+			must(t, err)
+			var res v1.Result
+			must(t, json.Unmarshal([]byte(x.want(200, "PUT", at, string(body), "operator")), &res))
+			if res.Operation != nil || len(res.Fields)+len(res.Changes) > 0 {
+				t.Fatalf("%d: applied what was got: %+v", n, res)
+			}
+			if after := x.want(200, "GET", at+"/versions", "", "operator"); after != before {
+				t.Fatalf("%d: versions %s, were %s", n, after, before)
+			}
+		}
+	})
+}
+
+// Tenants apply their own; viewers see no cloud-init data; an operator's rule on hosts stays, unseen, when the tenant applies.
+func TestApplyOfTenants(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 1, 2)
+		at := "/v1/virtual-clusters/" + mark("film")
+		if body := x.want(200, "GET", at+"/spec", "", "film viewer"); strings.Contains(body, "#cloud-config") || !strings.Contains(body, `"hidden":["groups[core].cloudInit"]`) {
+			t.Errorf("a viewer gets %s", body)
+		}
+		for path, status := range map[string]int{at: http.StatusForbidden, "/v1/virtual-clusters/" + mark("acme"): http.StatusForbidden} {
+			x.want(status, "PUT", path, `{}`, "film viewer")
+		}
+		var file v1.VirtualClusterFile
+		must(t, json.Unmarshal([]byte(x.want(200, "GET", at+"/spec?tenant=film", "", "operator")), &file))
+		file.Spec.Groups[0].Affinity.Prefer = append(file.Spec.Groups[0].Affinity.Prefer, "host:h1")
+		body, err := json.Marshal(file.Spec)
+		must(t, err)
+		resp, got := x.as("operator", "PUT", at+"?tenant=film&edit=true", string(body), "If-Match", file.ETag)
+		if resp.StatusCode != http.StatusAccepted {
+			t.Fatalf("%s %s", resp.Status, got)
+		}
+		if resp, _ := x.as("operator", "PUT", at+"?tenant=film&edit=true", string(body), "If-Match", file.ETag); resp.StatusCode != http.StatusPreconditionFailed {
+			t.Errorf("an edit of an earlier version: %s", resp.Status)
+		}
+		seen := x.want(200, "GET", at+"/spec", "", "film editor")
+		must(t, json.Unmarshal([]byte(seen), &file))
+		if strings.Contains(seen, "host:") || file.Spec.Groups[0].CloudInit == nil {
+			t.Errorf("an editor gets %s", seen)
+		}
+		file.Spec.Groups[0].Count = 3
+		body, err = json.Marshal(file.Spec)
+		must(t, err)
+		if got := x.want(http.StatusAccepted, "PUT", at, string(body), "film editor"); strings.Contains(got, "host:") || !strings.Contains(got, `"groups[core].count"`) {
+			t.Errorf("applied: %s", got)
+		}
+		if spec := x.want(200, "GET", at+"/spec?tenant=film", "", "operator"); !strings.Contains(spec, "host:h1") {
+			t.Errorf("the operator's rule is gone: %s", spec)
+		}
+		x.want(200, "PATCH", "/v1/quotas/film", `{"limits":{"vms":"4"}}`, "operator")
+		file.Spec.Groups[0].Count = 9
+		body, err = json.Marshal(file.Spec)
+		must(t, err)
+		if got := x.want(http.StatusForbidden, "PUT", at, string(body), "film editor"); !strings.Contains(got, v1.ProblemQuota) {
+			t.Errorf("over quota: %s", got)
+		}
+		x.want(http.StatusAccepted, "POST", at+"/rollback", `{}`, "film editor")
+		x.want(http.StatusUnprocessableEntity, "PUT", at, `{"name":"other","groups":[{"name":"a","cpu":1,"memory":"1GiB"}]}`, "film editor")
+	})
+}

@@ -1,0 +1,122 @@
+package leader
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"evenkeel/cluster/state"
+)
+
+// Conflicts says that a file changes fields which others have changed, too, since the last file was applied.
+type Conflicts struct{ Fields []FieldError }
+
+// Error implements error.
+func (e *Conflicts) Error() string {
+	parts := make([]string, len(e.Fields))
+	for i, f := range e.Fields {
+		parts[i] = f.Field + " " + f.Text
+	}
+	return "the file and others changed the same fields since the last file was applied: " + strings.Join(parts, "; ") +
+		"; get the spec as it is now (vcctl vc get NAME -o yaml) and make the change in it, or overwrite with --force"
+}
+
+// Is makes it an ErrConflict.
+func (e *Conflicts) Is(target error) bool { return target == ErrConflict }
+
+// merge makes one spec of three: base is the last file that was applied, now what is in force, and mine the file. A field that mine
+// leaves as it is in base stays as it is now; kept lists those that others changed. A field that both changed is a conflict. Without a
+// base, and with force, mine is what comes out.
+func merge(base *state.VCSpec, now, mine state.VCSpec, force bool) (out state.VCSpec, kept []FieldChange, err error) {
+	if base == nil || force {
+		return mine, nil, nil
+	}
+	m := merger{}
+	out = mine.Clone()
+	for _, f := range vcFields {
+		mergeField(&m, f, "", sides[state.VCSpec]{base, &now, &mine}, &out)
+	}
+	for i := range out.Groups {
+		g := &out.Groups[i]
+		theirs, was := groupOf(&now, g.Name), groupOf(base, g.Name)
+		if was == nil {
+			was = &state.Group{Name: g.Name}
+			if theirs == nil {
+				continue // it is new
+			}
+		}
+		if theirs == nil {
+			m.removed(g.Name, was, groupOf(&mine, g.Name))
+			continue
+		}
+		for _, f := range groupFields {
+			mergeField(&m, f, "groups["+g.Name+"].", sides[state.Group]{was, theirs, groupOf(&mine, g.Name)}, g)
+		}
+	}
+	out.Groups = slices.DeleteFunc(out.Groups, func(g state.Group) bool { return slices.Contains(m.gone, g.Name) })
+	for i := range now.Groups {
+		g := &now.Groups[i]
+		if groupOf(&mine, g.Name) != nil {
+			continue
+		}
+		switch was := groupOf(base, g.Name); {
+		case was == nil:
+			out.Groups = append(out.Groups, *g)
+			m.kept = append(m.kept, FieldChange{Field: "groups[" + g.Name + "]", From: "", To: groupText(g), Effect: EffectKept})
+		case !sameGroup(was, g):
+			m.conflict("groups["+g.Name+"]", "is removed by the file and was changed by another")
+		}
+	}
+	if len(m.conflicts) > 0 {
+		return out, nil, &Conflicts{m.conflicts}
+	}
+	return out, m.kept, nil
+}
+
+type merger struct {
+	kept      []FieldChange
+	conflicts []FieldError
+	gone      []string // groups that others removed
+}
+
+func (m *merger) conflict(field, format string, args ...any) {
+	m.conflicts = append(m.conflicts, FieldError{Field: field, Text: fmt.Sprintf(format, args...)})
+}
+
+// removed handles a group of the file that another removed.
+func (m *merger) removed(name string, was, mine *state.Group) {
+	if !sameGroup(was, mine) {
+		m.conflict("groups["+name+"]", "is changed by the file and was removed by another")
+		return
+	}
+	m.gone = append(m.gone, name)
+	m.kept = append(m.kept, FieldChange{Field: "groups[" + name + "]", From: groupText(mine), Effect: EffectKept})
+}
+
+// sides of a merge: see merge.
+type sides[T any] struct{ base, now, mine *T }
+
+func mergeField[T any](m *merger, f specField[T], at string, of sides[T], out *T) {
+	was, theirs, own := f.text(of.base), f.text(of.now), f.text(of.mine)
+	switch {
+	case own == theirs || was == theirs:
+	case own == was:
+		f.set(out, of.now)
+		m.kept = append(m.kept, shown(FieldChange{Field: at + f.name, From: own, To: theirs, Effect: EffectKept}))
+	default:
+		c := shown(FieldChange{Field: at + f.name, From: theirs, To: own})
+		was := shown(FieldChange{Field: at + f.name, From: was}).From
+		m.conflict(at+f.name, "was %s in the last file, is %s now, and %s in this one", orDefault(was), orDefault(c.From), orDefault(c.To))
+	}
+}
+
+func orDefault(text string) string {
+	if text == "" {
+		return "left out"
+	}
+	return text
+}
+
+func sameGroup(a, b *state.Group) bool {
+	return !slices.ContainsFunc(groupFields, func(f specField[state.Group]) bool { return f.text(a) != f.text(b) })
+}

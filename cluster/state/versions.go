@@ -1,0 +1,209 @@
+package state
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// versionsSince is the version of the format that brought versions of VCs.
+const versionsSince = 2
+
+// Limits of the versions of a VC that are kept.
+const (
+	MaxVersions     = 10
+	maxVersionBytes = 1 << 20 // of all of them together, as JSON; the newest and the newest applied one are kept beyond it
+)
+
+// VCSpec is what a user asks of a VC, as it was written: a zero field was left out, and so was a MinYield below 0. Allocations and
+// estimates of its groups are 0.
+type VCSpec struct {
+	MinYield       float64 `json:"minYield"`
+	OnFull         OnFull  `json:"onFull,omitempty"`
+	OnHostLoss     string  `json:"onHostLoss,omitempty"`
+	Needs          string  `json:"needs,omitempty"`
+	Aggressiveness string  `json:"aggressiveness,omitempty"`
+	Priority       int     `json:"priority,omitempty"`
+	Groups         []Group `json:"groups"`
+}
+
+// VCVersion is one version of what users asked of a VC.
+type VCVersion struct {
+	ID     string    `json:"id"` // of the VC, and the number in six digits or more: they sort by age
+	VC     string    `json:"vc"` // id
+	Number int       `json:"number"`
+	Index  uint64    `json:"index"` // of the log
+	At     time.Time `json:"at"`
+	Verb   string    `json:"verb"` // create, apply, scale, edit, rollback
+	By     string    `json:"by,omitempty"`
+	// Applied: it came with a file that a user handed in. The next file is compared with the newest such one.
+	Applied bool `json:"applied,omitempty"`
+	// File as it was handed in, where it is not the spec: changes of others were kept. nil: it is.
+	File *VCSpec `json:"file,omitempty"`
+	Spec VCSpec  `json:"spec"`
+}
+
+// VersionPut adds a version with a plan. Number, index and time come when it is applied.
+type VersionPut struct {
+	Verb    string  `json:"verb"`
+	By      string  `json:"by,omitempty"`
+	Applied bool    `json:"applied,omitempty"`
+	File    *VCSpec `json:"file,omitempty"`
+	Spec    VCSpec  `json:"spec"`
+}
+
+// KeepsVersions says whether all servers know versions of VCs.
+func (s *Snapshot) KeepsVersions() bool { return s.Format() >= versionsSince }
+
+// SpecOf is the spec of a VC of which no version is known: every field is given.
+func SpecOf(vc VC) VCSpec {
+	s := VCSpec{MinYield: vc.MinYield, OnFull: vc.OnFull, OnHostLoss: vc.OnHostLoss, Needs: vc.Needs, Aggressiveness: vc.Aggressiveness,
+		Priority: vc.Priority, Groups: slices.Clone(vc.Groups)}
+	s.Groups = slices.DeleteFunc(s.Groups, func(g Group) bool { return g.Count == 0 })
+	for i := range s.Groups {
+		s.Groups[i].Allocation, s.Groups[i].Estimated = 0, 0
+	}
+	return s
+}
+
+// Clone returns a copy whose groups can be changed; what is within them is shared.
+func (s VCSpec) Clone() VCSpec {
+	s.Groups = slices.Clone(s.Groups)
+	return s
+}
+
+// On is the VC that a spec makes of a row: the row with what was asked for in its place.
+func (s VCSpec) On(vc VC) VC {
+	vc.MinYield, vc.OnFull, vc.OnHostLoss, vc.Needs, vc.Aggressiveness, vc.Priority = s.MinYield, s.OnFull, s.OnHostLoss, s.Needs, s.Aggressiveness, s.Priority
+	vc.Groups = slices.Clone(s.Groups)
+	return vc
+}
+
+// VersionsOf returns the versions of a VC that are kept, oldest first.
+func (s *Snapshot) VersionsOf(vc string) []VCVersion {
+	out := all[VCVersion](s, tVersions, "vc", vc)
+	slices.SortFunc(out, func(a, b VCVersion) int { return a.Number - b.Number })
+	return out
+}
+
+// Written returns the spec of a VC as it is in force, and the newest one that a user handed in as a file. applied is nil if none is
+// known.
+func (s *Snapshot) Written(vc VC) (now VCSpec, applied *VCSpec) {
+	versions := s.VersionsOf(vc.ID)
+	if len(versions) == 0 {
+		return SpecOf(vc), nil
+	}
+	for _, v := range versions {
+		if v.Applied {
+			applied = cmp.Or(v.File, &v.Spec)
+		}
+	}
+	return versions[len(versions)-1].Spec, applied
+}
+
+// RestartRequested in VM.PreemptedAt: the VM was stopped to start again at once, as a change of its VC needs. As a time it is so long
+// ago that no wait after a preemption applies.
+const RestartRequested = 1
+
+// ChangesSpec says whether operations of a kind change what is asked of a VC that there is.
+func ChangesSpec(kind string) bool {
+	return slices.Contains([]string{"scale", "apply", "edit", "rollback"}, kind)
+}
+
+// addVersion adds a version of a VC, and drops those that are too many.
+func (w *writer) addVersion(vc *VC, put VersionPut) {
+	kept := w.read().VersionsOf(vc.ID)
+	number := 1
+	if len(kept) > 0 {
+		number = kept[len(kept)-1].Number + 1
+	}
+	row := &VCVersion{ID: fmt.Sprintf("%s/%06d", vc.ID, number), VC: vc.ID, Number: number, Index: w.index, At: w.at, Verb: put.Verb, By: put.By, Applied: put.Applied, File: put.File, Spec: put.Spec}
+	w.put(tVersions, row)
+	for _, old := range superfluous(append(kept, *row)) {
+		w.drop(tVersions, &old)
+	}
+}
+
+// superfluous returns the versions to drop, of those of a VC in their order: the oldest beyond the limits. The newest and the newest
+// applied one stay.
+func superfluous(versions []VCVersion) []VCVersion {
+	sizes, sum, applied := make([]int, len(versions)), 0, -1
+	for i, v := range versions {
+		b, err := json.Marshal(v)
+		if err != nil {
+			panic("state: a spec that was read cannot be written: " + err.Error())
+		}
+		sizes[i] = len(b)
+		sum += len(b)
+		if v.Applied {
+			applied = i
+		}
+	}
+	var out []VCVersion
+	for i, v := range versions[:len(versions)-1] {
+		if i != applied && (len(versions)-len(out) > MaxVersions || sum > maxVersionBytes) {
+			out = append(out, v)
+			sum -= sizes[i]
+		}
+	}
+	return out
+}
+
+// dropVersions drops the versions of a VC that is gone.
+func (w *writer) dropVersions(vc string) {
+	for _, v := range w.read().VersionsOf(vc) {
+		w.drop(tVersions, &v)
+	}
+}
+
+// dropAllVersions drops what a server that does not know versions could not read.
+func (w *writer) dropAllVersions() {
+	for _, v := range all[VCVersion](w.read(), tVersions, "id") {
+		w.drop(tVersions, &v)
+	}
+}
+
+func (p *VersionPut) valid() error {
+	if err := check("version", p.Verb, "verb", p.Verb); err != nil {
+		return err
+	}
+	groups := p.Spec.Groups
+	if p.File != nil {
+		groups = slices.Concat(groups, p.File.Groups)
+	}
+	for _, g := range groups {
+		if g.CPU < 0 || g.Count < 0 || !isMemory(g.Memory) || strings.ContainsRune(g.Name, 0) {
+			return fmt.Errorf("version: group %q: need %v, %d VMs, %d bytes: %w", g.Name, g.CPU, g.Count, g.Memory, ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// since is the version of the format that brought what the plan has.
+func (p Plan) since() int {
+	if p.Version != nil {
+		return versionsSince
+	}
+	return 0
+}
+
+// sweepGroups drops the groups of a VC that were removed from it, once no VM of them is left: until then their VMs need what the row
+// says of disks.
+func (w *writer) sweepGroups(id string) {
+	vc, ok := w.read().VC(id)
+	if !ok || w.version < versionsSince || !slices.ContainsFunc(vc.Groups, func(g Group) bool { return g.Count == 0 }) {
+		return
+	}
+	there := map[string]bool{}
+	for _, vm := range w.read().VMsOf(id) {
+		there[vm.Group] = true
+	}
+	before := len(vc.Groups)
+	vc.Groups = slices.DeleteFunc(slices.Clone(vc.Groups), func(g Group) bool { return g.Count == 0 && !there[g.Name] })
+	if len(vc.Groups) < before {
+		w.put(tVCs, &vc)
+	}
+}
