@@ -161,10 +161,10 @@ type Report struct {
 	Overhead   int64
 	MigrateURI string // where other hosts reach this one's hypervisor
 	// Booted is when the machine was, by its own clock; zero: not known.
-	Booted     time.Time `json:",omitzero"`
-	Reach      bool   // the hypervisor answers
-	Error      string // what went wrong in the last round, "" = nothing
-	Index      uint64 // of the desired state that is in force now, but for starts that hang; 0 = not in force
+	Booted time.Time `json:",omitzero"`
+	Reach  bool      // the hypervisor answers
+	Error  string    // what went wrong in the last round, "" = nothing
+	Index  uint64    // of the desired state that is in force now, but for starts that hang; 0 = not in force
 	// Quiet: no caller waits for the Index. If there is nothing else that is new, samples may bring it.
 	Quiet bool `json:"-"`
 	// Lacking are VMs that go without what they are to have more than now, by id: with Index, all but that is in force.
