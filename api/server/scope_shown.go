@@ -75,7 +75,7 @@ func (x scopedView) vmOf(m leader.VMView) v1.VM {
 	if !x.restricted {
 		return out
 	}
-	out.Domain, out.Host, out.MovingTo, out.Migration = "", "", "", ""
+	out.Domain, out.Host, out.MovingTo = "", "", ""
 	if out.Reason != "" {
 		out.Reason = vmReasons[out.State]
 	}

@@ -17,7 +17,7 @@ type List[T any] struct {
 type VirtualCluster struct {
 	ID             string    `json:"id" doc:"Id of the virtual cluster; never used again."`
 	Name           string    `json:"name" doc:"Name of the virtual cluster."`
-	Tenant         string    `json:"tenant,omitempty" doc:"Tenant that it belongs to; left out where that follows from the request."`
+	Tenant         string    `json:"tenant,omitempty" doc:"Tenant that it belongs to. Left out of a list where the request names it, and of one object where it is the tenant default."`
 	State          string    `json:"state" enum:"queued,starting,running,stopping,stopped,degraded,failed,deleting" doc:"queued: not admitted yet. degraded: a VM ended by itself, or the yield is below minYield. failed: no VM runs and none will by itself."`
 	Reason         string    `json:"reason,omitempty" doc:"Why it is queued, degraded or failed."`
 	MinYield       float64   `json:"minYield" doc:"Least yield it was promised."`
@@ -71,7 +71,7 @@ type VMCount struct {
 type VM struct {
 	ID             string  `json:"id" doc:"Id of the VM; never used again."`
 	Name           string  `json:"name" doc:"VC-GROUP-TASK."`
-	Tenant         string  `json:"tenant,omitempty" doc:"Tenant that it belongs to; left out where that follows from the request."`
+	Tenant         string  `json:"tenant,omitempty" doc:"Tenant that it belongs to. Left out of a list where the request names it, and of one object where it is the tenant default."`
 	Domain         string  `json:"domain" doc:"Name the hypervisor shows."`
 	VirtualCluster string  `json:"virtualCluster" doc:"Name of its virtual cluster."`
 	Group          string  `json:"group" doc:"Name of its group."`

@@ -76,9 +76,20 @@ func labelsText(labels map[string]string) string {
 	return strings.Join(out, ", ")
 }
 
+// openText is which names are open: nil is any.
+func openText(names []string) string {
+	switch {
+	case names == nil:
+		return "any"
+	case len(names) == 0:
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
 func tenantText(t v1.Tenant) string {
 	return fields("Name", t.Name, "Display name", t.DisplayName, "State", t.State, "Labels", labelsText(t.Labels),
-		"Max priority", strconv.Itoa(t.MaxPriority), "Created", stamp(t.CreatedAt))
+		"Max priority", strconv.Itoa(t.MaxPriority), "Networks", openText(t.Networks), "Pools", openText(t.Pools), "Created", stamp(t.CreatedAt))
 }
 
 // labels that --label gives; nil if it is not there, none if its value is empty.

@@ -271,7 +271,7 @@ func vcGet(c *call) (any, view, error) {
 
 func vcText(vc v1.VirtualCluster, vms []v1.VM, wide bool) string {
 	idle := vc.VMs.Starting+vc.VMs.Running == 0
-	pairs := []string{"Name", vc.Name, "State", vc.State, "Reason", vc.Reason,
+	pairs := []string{"Name", vc.Name, "Tenant", vc.Tenant, "State", vc.State, "Reason", vc.Reason,
 		"Yield", seen(yield(vc.Yield), idle) + " (promised at least " + yield(vc.MinYield) + ")",
 		"Priority", strconv.Itoa(vc.Priority), "On host loss", vc.OnHostLoss,
 		"Created", agoText(vc.CreatedAt), "Queued", agoText(vc.QueuedAt)}

@@ -103,7 +103,7 @@ func diskText(d *v1.Disk) string {
 func vmText(vm v1.VM) string {
 	unseen := vm.SampledAt.IsZero()
 	return fields(
-		"Name", vm.Name, "State", vm.State, "Reason", vm.Reason, "Virtual cluster", vm.VirtualCluster,
+		"Name", vm.Name, "Tenant", vm.Tenant, "State", vm.State, "Reason", vm.Reason, "Virtual cluster", vm.VirtualCluster,
 		"Group", fmt.Sprintf("%s, its VM number %d", vm.Group, vm.Task), "Host", vm.Host, "Addresses", strings.Join(vm.Addresses, ", "), "Moving to", movingText(vm), "Domain", vm.Domain, "Id", vm.ID,
 		"CPU", fmt.Sprintf("given %s of %s cores needed, yield %s", cores(vm.Allocation), cores(vm.Need), yield(vm.Yield))+", promised at least "+yield(vm.MinYield),
 		"Cap in force", seen(cores(vm.Cap)+" cores", vm.Cap == 0), "CPU used", seen(cores(vm.Used)+" cores", unseen),
