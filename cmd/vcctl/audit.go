@@ -84,7 +84,7 @@ func auditList(c *call) error {
 	if err != nil {
 		return doing(err, "listing audit records")
 	}
-	value, text, err := auditTable.answer(a.Items, err)
+	value, text, _ := auditTable.answer(a.Items, nil)
 	if !listFormat(c.format) && c.String("sort") == "" {
 		value = a // with what is missing
 	}

@@ -34,7 +34,9 @@ func (h *Host) Addresses(ctx context.Context) (map[string][]netip.Addr, error) {
 			continue
 		}
 		found, err := onVM(calling(ctx, "virDomainInterfaceAddresses", vm.Identity.VM, vm.Name), h, h.opts.CallTimeout+agentTime*time.Second, vm.Identity.VM,
-			func(_ *libvirt.Connect, dom *libvirt.Domain, m mark) ([]string, error) { return addressesOf(dom, macOf(m.ID)), nil })
+			func(_ *libvirt.Connect, dom *libvirt.Domain, m mark) ([]string, error) {
+				return addressesOf(dom, macOf(m.ID)), nil
+			})
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("addresses of VMs: %w", ctx.Err())
 		}

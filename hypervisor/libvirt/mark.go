@@ -23,7 +23,7 @@ type mark struct {
 	VCPUs      int        `xml:"vcpus,attr"`
 	Leased     bool       `xml:"leased,attr"`
 	Started    int64      `xml:"started,attr"` // seconds since 1970; 0 = not known
-	Ephemeral  *markedVol `xml:"ephemeral"` // a disk that goes with the VM
+	Ephemeral  *markedVol `xml:"ephemeral"`    // a disk that goes with the VM
 }
 
 type markedVol struct {

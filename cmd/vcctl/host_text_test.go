@@ -6,7 +6,7 @@ import (
 	"evenkeel/api/v1"
 )
 
-func TestWordsOfHosts(t *testing.T) {
+func TestHostTexts(t *testing.T) {
 	if got := leaseState("over"); got != "expired" {
 		t.Error(got)
 	}
