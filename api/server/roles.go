@@ -76,6 +76,9 @@ var tenantRoutes = map[string]permission{
 	"GET /v1/vms/{name}/samples":  permitView,
 	"GET /v1/vms/{name}/forecast": permitView,
 	"GET /v1/vms/{name}/console":  permitEdit,
+
+	"GET /v1/migrations":      permitView,
+	"GET /v1/migrations/{id}": permitView,
 }
 
 // routes are all routes of the API, as the mux names them, with the permission that each needs. A route that is not

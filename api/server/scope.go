@@ -135,6 +135,14 @@ func (sc scope) names(full string) (tenant, name string) {
 	return tenant, name
 }
 
+// ownerOf is the tenant of one object that is shown by itself; "" is the default one.
+func ownerOf(full string) string {
+	if tenant, _ := state.SplitName(full); tenant != state.DefaultTenant {
+		return tenant
+	}
+	return ""
+}
+
 // text is what a sentence about objects of the scope says to those who know only it: their names without their tenant.
 func (sc scope) text(t string) string {
 	if sc.tenant == "" || sc.tenant == state.DefaultTenant {

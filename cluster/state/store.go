@@ -58,7 +58,8 @@ func schema() *memdb.DBSchema {
 		return &memdb.IndexSchema{Name: name, Unique: unique, AllowMissing: missing, Indexer: str(field)}
 	}
 	events := &memdb.TableSchema{Name: tEvents, Indexes: map[string]*memdb.IndexSchema{
-		"id": {Name: "id", Unique: true, Indexer: numberIndex[Event]{func(e *Event) (uint64, bool) { return e.Seq, true }}},
+		"id":    {Name: "id", Unique: true, Indexer: numberIndex[Event]{func(e *Event) (uint64, bool) { return e.Seq, true }}},
+		"owner": {Name: "owner", Indexer: nameIndex[Event]{func(e *Event) (string, bool) { return e.OwnerOf(), true }}},
 	}}
 	s := &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{tEvents: events}}
 	for _, t := range []*memdb.TableSchema{
