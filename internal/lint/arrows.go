@@ -19,15 +19,15 @@ var arrows = map[string][]string{
 	"forecast":  nil,
 
 	// Judge: what deciding that way would have come to. Only the simulator and the papers need this.
-	"sim/trace":    nil,                     // workloads that others measured and published, read from their formats
-	"sim/workload": {"sim/trace"},           // what arrives at a cluster, and what it really uses
-	"sim/ets":      nil,                     // exponential smoothing
+	"sim/trace":    nil,           // workloads that others measured and published, read from their formats
+	"sim/workload": {"sim/trace"}, // what arrives at a cluster, and what it really uses
+	"sim/ets":      nil,           // exponential smoothing
 	"sim/arima":    nil,
 	"sim/gp":       nil,
 	"sim/fitted":   {"forecast", "sim/arima", "sim/gp"}, // Pace's models
-	"sim/baseline": {"forecast", "sim/ets"}, // forecasts that any cleverer one must beat
-	"sim/score":    {"forecast"},            // how well models predict a series
-	"sim/flex":     nil,                     // admission by measured load
+	"sim/baseline": {"forecast", "sim/ets"},             // forecasts that any cleverer one must beat
+	"sim/score":    {"forecast"},                        // how well models predict a series
+	"sim/flex":     nil,                                 // admission by measured load
 	"sim/batch":    {"allocator", "migration"},
 	"sim/morpheus": {"sim/workload", "sim/batch", "cluster/scheduler/reservation", "forecast/..."},
 	"sim/signoff":  {"cluster/scheduler/reservation", "migration", "forecast/..."},
