@@ -131,6 +131,11 @@ func (c *Client) Rebalance(ctx context.Context, q v1.RebalanceRequest, opts ...O
 	return post[v1.PlanResult](ctx, c, q, keyed(opts), "rebalance")
 }
 
+// MigrateVM moves one VM that runs to another host.
+func (c *Client) MigrateVM(ctx context.Context, name string, q v1.MigrateRequest, opts ...Option) (v1.PlanResult, error) {
+	return post[v1.PlanResult](ctx, c, q, keyed(opts), "vms", name, "migrate")
+}
+
 // Curve is the greatest least yield by the bytes that moves send.
 func (c *Client) Curve(ctx context.Context, opts ...Option) ([]v1.CurvePoint, error) {
 	return list[v1.CurvePoint](ctx, c, opts, "rebalance", "curve")

@@ -148,6 +148,7 @@ func problemOf(err error) *problem {
 		exists   *leader.Exists
 		frozen   *leader.FrozenError
 		blocked  *leader.Blocked
+		stays    *leader.Unmovable
 		busy     *leader.Busy
 		quota    *state.QuotaError
 	)
@@ -191,10 +192,8 @@ func problemOf(err error) *problem {
 		p := newProblem(http.StatusConflict, v1.ProblemRefused, refused.Decision.Summary)
 		p.Hosts, p.Advice = hostReasons(refused.Decision.Hosts), refused.Decision.Advice
 		return p
-	case errors.As(err, &blocked):
-		p := newProblem(http.StatusConflict, v1.ProblemBlocked, err.Error())
-		p.Blockers = blockers(blocked.Blockers)
-		return p
+	case errors.As(err, &blocked), errors.As(err, &stays):
+		return cannotMove(err, blocked, stays)
 	case errors.As(err, &busy):
 		p := newProblem(http.StatusConflict, v1.ProblemConflict, busy.Text)
 		p.plain = true
@@ -227,6 +226,18 @@ func problemOf(err error) *problem {
 		return p
 	}
 	return newProblem(http.StatusInternalServerError, v1.ProblemInternal, "the server's log has the details")
+}
+
+// cannotMove is the problem of VMs that cannot leave a host, or of one VM that cannot move; the other is nil.
+func cannotMove(err error, blocked *leader.Blocked, stays *leader.Unmovable) *problem {
+	if stays == nil {
+		p := newProblem(http.StatusConflict, v1.ProblemBlocked, err.Error())
+		p.Blockers = blockers(blocked.Blockers)
+		return p
+	}
+	p := newProblem(http.StatusConflict, v1.ProblemBlocked, stays.Error())
+	p.Advice = stays.Blocker.Advice
+	return p
 }
 
 // reasonOf a conflict: what it is about says why, and the kind of the problem that it is one.

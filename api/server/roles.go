@@ -143,6 +143,7 @@ var routes = map[string]permission{
 	"GET /v1/vms/{name}":          permitRead,
 	"GET /v1/vms/{name}/samples":  permitRead,
 	"GET /v1/vms/{name}/forecast": permitRead,
+	"POST /v1/vms/{name}/migrate": permitOperate,
 	"GET /v1/vms/{name}/console":  permitOperate, // its input is root's keyboard in many guests
 
 	"GET /v1/hosts":                      permitRead,

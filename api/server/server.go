@@ -129,6 +129,7 @@ func New(c Cluster, o Options) *Server {
 	api := humago.New(s.mux, config)
 	s.registerVirtualClusters(api)
 	s.registerVMs(api)
+	s.registerVMVerbs(api)
 	s.registerSamples(api)
 	s.registerForecasts(api)
 	s.registerHosts(api)
