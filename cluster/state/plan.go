@@ -127,6 +127,10 @@ func (w *writer) putVC(p *Plan) error {
 		}
 	}
 	w.put(tVCs, &vc)
+	if op := p.Operation; op != nil && op.VM != "" {
+		w.event("vm-"+op.Kind+"-requested", "vm", op.VMName, "%s", p.Text)
+		return nil
+	}
 	w.event("vc-"+p.Verb, "vc", vc.Name, "%s", p.Text)
 	return nil
 }
