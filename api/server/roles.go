@@ -76,6 +76,10 @@ var tenantRoutes = map[string]permission{
 	"GET /v1/vms/{name}/samples":  permitView,
 	"GET /v1/vms/{name}/forecast": permitView,
 	"GET /v1/vms/{name}/console":  permitEdit,
+	"POST /v1/vms/{name}/start":   permitEdit,
+	"POST /v1/vms/{name}/stop":    permitEdit,
+	"POST /v1/vms/{name}/restart": permitEdit,
+	"POST /v1/vms/{name}/reset":   permitEdit,
 }
 
 // routes are all routes of the API, as the mux names them, with the permission that each needs. A route that is not
@@ -143,6 +147,10 @@ var routes = map[string]permission{
 	"GET /v1/vms/{name}":          permitRead,
 	"GET /v1/vms/{name}/samples":  permitRead,
 	"GET /v1/vms/{name}/forecast": permitRead,
+	"POST /v1/vms/{name}/start":   permitOperate,
+	"POST /v1/vms/{name}/stop":    permitOperate,
+	"POST /v1/vms/{name}/restart": permitOperate,
+	"POST /v1/vms/{name}/reset":   permitOperate,
 	"POST /v1/vms/{name}/migrate": permitOperate,
 	"GET /v1/vms/{name}/console":  permitOperate, // its input is root's keyboard in many guests
 

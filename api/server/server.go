@@ -31,6 +31,10 @@ import (
 type Cluster interface {
 	Create(ctx context.Context, spec state.VC, call leader.Call) (leader.Result, error)
 	Scale(ctx context.Context, name string, s leader.Scale, call leader.Call) (leader.Result, error)
+	StartVM(ctx context.Context, name string, call leader.Call) (leader.Result, error)
+	StopVM(ctx context.Context, name string, call leader.Call) (leader.Result, error)
+	RestartVM(ctx context.Context, name string, call leader.Call) (leader.Result, error)
+	ResetVM(ctx context.Context, name string, call leader.Call) (leader.Result, error)
 	Start(ctx context.Context, name string, call leader.Call) (leader.Result, error)
 	Stop(ctx context.Context, name string, call leader.Call) (leader.Result, error)
 	Delete(ctx context.Context, name string, call leader.Call) (leader.Result, error)

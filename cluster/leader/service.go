@@ -334,6 +334,9 @@ func (c *Service) try(ctx context.Context, q request, global bool, decide decide
 		}
 		a.Plan.Text += askedBy(ctx) // of the event alone
 		a.Plan.Operation = &state.Operation{ID: c.ids.next(), Kind: q.verb, VC: a.Plan.VC.ID, Name: a.Plan.VC.Name, At: c.o.Now().UTC()}
+		if a.VM != nil {
+			aboutVM(&a)
+		}
 		if q.call.IdempotencyKey != "" {
 			a.Plan.Remembered = &state.Remembered{Key: q.call.IdempotencyKey, Fingerprint: q.print, Operation: a.Plan.Operation.ID}
 		}
@@ -417,6 +420,12 @@ func changesOf(s *state.Snapshot, p *state.Plan) []Change {
 			ch.Verb, ch.Text = "place", fmt.Sprintf("place %s on %s: need %.2f cores, %d MiB", vm.Name, vm.Host, g.CPU, g.Memory>>20)
 		case vm.Goal == state.GoalDelete:
 			ch.Verb, ch.Text = "delete", fmt.Sprintf("delete %s from %s, with its disk", vm.Name, vm.Host)
+		case vm.Order.Reset.State == state.ResetAsked:
+			ch.Verb, ch.Text = "reset", fmt.Sprintf("reset %s on %s", vm.Name, vm.Host)
+		case vm.Order.Restart:
+			ch.Verb, ch.Text = "restart", fmt.Sprintf("stop %s on %s, and start it there again", vm.Name, vm.Host)
+		case vm.Order.StoppedBy != "":
+			ch.Verb, ch.Text = "stop", fmt.Sprintf("stop %s on %s, its disk and its memory there are kept", vm.Name, vm.Host)
 		case vm.Goal == state.GoalStop:
 			ch.Verb, ch.Text = "stop", fmt.Sprintf("stop %s on %s, its disk is kept", vm.Name, vm.Host)
 		default:

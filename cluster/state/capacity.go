@@ -25,6 +25,18 @@ func (s *Snapshot) LedgerOf(host string) capacity.Ledger {
 	return s.ledgerOf(host, func(id string) *VC { vc, _ := s.SharedVC(id); return vc })
 }
 
+// KeptMemory is what a host keeps for VMs that were stopped alone, bytes.
+func (s *Snapshot) KeptMemory(host string) (bytes int64) {
+	h, _ := s.Host(host)
+	s.EachVMOn(host, func(vm *VM) bool {
+		if vm.KeepsMemory() {
+			bytes += vm.ChargedMemory + h.VMOverhead
+		}
+		return true
+	})
+	return bytes
+}
+
 // rightsizes says whether a stage of rightsizing is on.
 func (s *Snapshot) rightsizes(stage string) bool {
 	m, ok := final[Meta](s, tMeta, "id")

@@ -257,7 +257,9 @@ func withVMOrders(t *testing.T, k *cluster) {
 	k.must(t, state.KindPlan, planOf(k.Snapshot(), "alone", 0.5, gib, "alone"))
 	const vm = "vm-alone-0"
 	k.must(t, state.KindVMReport, report("alone", vm, 1, state.Running))
-	k.must(t, state.KindPlan, k.order(vm, "reset", func(vm *state.VM, _ state.Group) { vm.Order.Reset = state.Reset{ID: "op-reset", State: state.ResetAsked} }))
+	k.must(t, state.KindPlan, k.order(vm, "reset", func(vm *state.VM, _ state.Group) {
+		vm.Order.Reset = state.Reset{ID: "op-reset", State: state.ResetAsked}
+	}))
 	step := state.VMReset{VM: vm, Generation: 1, ID: "op-reset", Host: "alone", Permit: true}
 	k.must(t, state.KindVMReset, step)
 	if err := k.apply(t, state.KindVMReset, step); !errors.Is(err, state.ErrConflict) {

@@ -12,7 +12,7 @@ const vmOrdersSince = 2
 // VMOrder is what a user asked of one VM alone. The zero value is nothing. A start of the VM ends it, as does any order to its
 // whole VC.
 type VMOrder struct {
-	// StoppedBy asked that it stay stopped; "" = nobody did. Neither failures, nor hosts that come back, nor changes of its VC's
+	// StoppedBy asked that it stay stopped; "" = no user did. Neither failures, nor hosts that come back, nor changes of its VC's
 	// size start it, and its host keeps its memory: see KeepsMemory.
 	StoppedBy string `json:"stoppedBy,omitempty"`
 	// Restart: once it has stopped it starts again on the same host. Until then it is charged as if it ran.
@@ -185,7 +185,7 @@ func (s *Snapshot) vmProgress(op Operation) Progress {
 	case !ok:
 		return end(OpSuperseded, "the VM is gone")
 	case op.Kind == "reset" && vm.Order.Reset.ID != op.ID:
-		return end(OpSuperseded, "the VM was started anew, or another reset was asked for")
+		return end(OpSuperseded, "the VM was started again, or another reset was asked for")
 	case op.Kind == "reset" && vm.Order.Reset.State == ResetDone:
 		return end(OpDone, "reset")
 	case op.Kind == "reset" && vm.Order.Reset.State == ResetFailed:

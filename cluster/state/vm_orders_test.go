@@ -25,7 +25,9 @@ func (c *cluster) order(id, kind string, change func(*state.VM, state.Group)) st
 
 func stopAlone(vm *state.VM, g state.Group) { *vm = vm.StopAlone(g, "ann") }
 func restart(vm *state.VM, g state.Group)   { *vm = vm.RestartAlone(g, "ann") }
-func reset(vm *state.VM, _ state.Group)     { vm.Order.Reset = state.Reset{ID: "op-reset", State: state.ResetAsked} }
+func reset(vm *state.VM, _ state.Group) {
+	vm.Order.Reset = state.Reset{ID: "op-reset", State: state.ResetAsked}
+}
 
 // alone is a VC with two VMs on h1 that run.
 func alone(t *testing.T) *cluster {
@@ -157,7 +159,7 @@ func TestRestartAloneWithoutItsHost(t *testing.T) {
 }
 
 // One reset has one permit, for the generation and host it is asked for; what ends the VM ends it.
-func TestResetAtMostOnce(t *testing.T) {
+func TestResetOnceOrNever(t *testing.T) {
 	good := state.VMReset{VM: "vm-a-0", Generation: 1, ID: "op-reset", Host: "h1", Permit: true}
 	ask := func(t *testing.T) *cluster {
 		c := alone(t)

@@ -11,7 +11,7 @@ import (
 
 func (t *tool) vmCommand() *cli.Command {
 	return &cli.Command{
-		Name: "vm", Usage: "VMs: list, get, migrate, forecast, console",
+		Name: "vm", Usage: "VMs: list, get, start, stop, restart, reset, migrate, forecast, console",
 		Description: "VMs belong to virtual clusters: how many there are, and what they need, `vcctl vc` changes.\n" +
 			"Those of another tenant are named by --tenant, or in full: film/render-worker-0.",
 		Subcommands: append([]*cli.Command{
