@@ -80,6 +80,9 @@ var tenantRoutes = map[string]permission{
 	"POST /v1/vms/{name}/stop":    permitEdit,
 	"POST /v1/vms/{name}/restart": permitEdit,
 	"POST /v1/vms/{name}/reset":   permitEdit,
+
+	"GET /v1/migrations":      permitView,
+	"GET /v1/migrations/{id}": permitView,
 }
 
 // routes are all routes of the API, as the mux names them, with the permission that each needs. A route that is not

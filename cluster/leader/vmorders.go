@@ -151,3 +151,14 @@ func (c *Service) recordResets(ctx context.Context, s *state.Snapshot, r agent.R
 	}
 	return nil
 }
+
+// orderChange says what an order to one VM changes.
+func orderChange(vm state.VM) (verb, text string) {
+	switch {
+	case vm.Order.Restart:
+		return "restart", fmt.Sprintf("stop %s on %s, and start it there again", vm.Name, vm.Host)
+	case vm.Order.StoppedBy != "":
+		return "stop", fmt.Sprintf("stop %s on %s, its memory there is kept", vm.Name, vm.Host)
+	}
+	return "reset", fmt.Sprintf("reset %s on %s", vm.Name, vm.Host)
+}
