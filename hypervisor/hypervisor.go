@@ -65,6 +65,10 @@ type Host interface {
 	// there is no error.
 	Destroy(ctx context.Context, id string) error
 
+	// Reset has a running guest boot again at once, as its reset button would: the instance and its generation stay. ErrNotFound
+	// if that generation does not run here.
+	Reset(ctx context.Context, id string, generation uint64) error
+
 	// Undefine removes what Define made (disks included) and is idempotent.
 	// A VM that still runs is an error.
 	Undefine(ctx context.Context, spec Spec) error

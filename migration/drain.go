@@ -215,11 +215,7 @@ func (e *emptying) summary(out *Drained, going int) string {
 	default:
 		text = fmt.Sprintf("%s of %s to empty %s", counted(out.Moves, "move"), size(out.Bytes), what)
 	}
-	if gain := out.MinYieldAfter - out.MinYieldBefore; math.Abs(gain) < sameYield {
-		text += fmt.Sprintf("; the minimum yield stays %.4f", out.MinYieldAfter)
-	} else {
-		text += fmt.Sprintf("; the minimum yield goes from %.4f to %.4f", out.MinYieldBefore, out.MinYieldAfter)
-	}
+	text += yieldChange(out.MinYieldBefore, out.MinYieldAfter)
 	if len(out.Late) > 0 {
 		text += fmt.Sprintf("; %s would end after the deadline: the moves take about %.0f s", counted(len(out.Late), "move"), out.Seconds)
 	}

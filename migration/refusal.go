@@ -13,6 +13,9 @@ type refusals struct {
 	cordoned, unavailable, memory, yields, rules, routes []verdict
 }
 
+// noHost begins the refusal of all hosts.
+const noHost = "no host can take it: "
+
 // refusal sums up why no host takes a VM that is on one of those that leave: "" if one would. Hosts that leave
 // themselves are no choice.
 func (s *placementTable) refusal(vm int, leaves []bool) (Cause, string, []Advice) {
@@ -36,7 +39,7 @@ func (s *placementTable) refusal(vm int, leaves []bool) (Cause, string, []Advice
 	x.yield(r)
 	x.rules(r)
 	x.routes(r)
-	return x.cause, "no host can take it: " + strings.Join(x.parts, "; "), append(x.advice, addHost, StopIt)
+	return x.cause, noHost + strings.Join(x.parts, "; "), append(x.advice, addHost, StopIt)
 }
 
 // add a verdict. unavailable: the host takes no VM, though no operator cordoned it.

@@ -131,6 +131,31 @@ func (c *Client) Rebalance(ctx context.Context, q v1.RebalanceRequest, opts ...O
 	return post[v1.PlanResult](ctx, c, q, keyed(opts), "rebalance")
 }
 
+// MigrateVM moves one VM that runs to another host.
+func (c *Client) MigrateVM(ctx context.Context, name string, q v1.MigrateRequest, opts ...Option) (v1.PlanResult, error) {
+	return post[v1.PlanResult](ctx, c, q, keyed(opts), "vms", name, "migrate")
+}
+
+// StartVM starts one VM that does not run.
+func (c *Client) StartVM(ctx context.Context, name string, opts ...Option) (v1.Result, error) {
+	return post[v1.Result](ctx, c, nil, keyed(opts), "vms", name, "start")
+}
+
+// StopVM stops one VM, and keeps it stopped.
+func (c *Client) StopVM(ctx context.Context, name string, opts ...Option) (v1.Result, error) {
+	return post[v1.Result](ctx, c, nil, keyed(opts), "vms", name, "stop")
+}
+
+// RestartVM stops one VM and starts it again on its host.
+func (c *Client) RestartVM(ctx context.Context, name string, opts ...Option) (v1.Result, error) {
+	return post[v1.Result](ctx, c, nil, keyed(opts), "vms", name, "restart")
+}
+
+// ResetVM has the guest of one VM boot again at once.
+func (c *Client) ResetVM(ctx context.Context, name string, opts ...Option) (v1.Result, error) {
+	return post[v1.Result](ctx, c, nil, keyed(opts), "vms", name, "reset")
+}
+
 // Curve is the greatest least yield by the bytes that moves send.
 func (c *Client) Curve(ctx context.Context, opts ...Option) ([]v1.CurvePoint, error) {
 	return list[v1.CurvePoint](ctx, c, opts, "rebalance", "curve")

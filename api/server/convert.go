@@ -135,7 +135,7 @@ func host(v leader.HostView) v1.Host {
 
 func operation(v *leader.View, op state.Operation) v1.Operation {
 	p := v.Progress(op)
-	return v1.Operation{ID: op.ID, Kind: op.Kind, VirtualCluster: operand(op), Plan: op.MovePlan, Host: op.Host, State: string(p.State),
+	return v1.Operation{ID: op.ID, Kind: op.Kind, VirtualCluster: operand(op), VM: op.VMName, Plan: op.MovePlan, Host: op.Host, State: string(p.State),
 		Done: p.Done, Total: p.Total, Text: p.Text, At: op.At, Index: op.Index}
 }
 

@@ -61,7 +61,7 @@ func (m *metrics) request(method, pattern string, status int, took time.Duration
 }
 
 func (m *metrics) admission(verb string, r leader.Result, err error) {
-	if verb == "stop" || verb == "delete" || r.DryRun || r.Replayed {
+	if verb == "stop" || verb == "delete" || verb == "restart" || verb == "reset" || r.DryRun || r.Replayed {
 		return
 	}
 	var refused *leader.Refused

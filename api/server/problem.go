@@ -239,10 +239,15 @@ func problemOfChange(err error) *problem {
 	var restarts *leader.NeedsRestart
 	var merged *leader.Conflicts
 	var blocked *leader.Blocked
+	var stays *leader.Unmovable
 	switch {
 	case errors.As(err, &blocked):
 		p := newProblem(http.StatusConflict, v1.ProblemBlocked, err.Error())
 		p.Blockers = blockers(blocked.Blockers)
+		return p
+	case errors.As(err, &stays):
+		p := newProblem(http.StatusConflict, v1.ProblemBlocked, stays.Error())
+		p.Advice = stays.Blocker.Advice
 		return p
 	case errors.As(err, &restarts):
 		return withFields(newProblem(http.StatusConflict, v1.ProblemRestart, restarts.Error()), restarts.Fields)

@@ -20,6 +20,8 @@ type Mover interface {
 	Curve(ctx context.Context) ([]leader.CurvePoint, error)
 	ApplyPlan(ctx context.Context, id string, call leader.Call) (leader.MoveResult, error)
 	StopPlan(ctx context.Context, id, by string) (state.MovePlan, error)
+	// MigrateVM moves one VM, by its full name. *leader.Unmovable: it cannot move, and why.
+	MigrateVM(ctx context.Context, name string, q leader.MigrateRequest, call leader.Call) (leader.MoveResult, error)
 	AbortMigration(ctx context.Context, id, by string) (state.Migration, error)
 	Settings(ctx context.Context, patch func(*state.Settings) error, call leader.Call) (state.Settings, error)
 
@@ -159,6 +161,9 @@ func (s *Server) planned(ctx context.Context, p CallParams, do func(context.Cont
 		return nil, s.fail(ctx, err)
 	}
 	out := &planResultAnswer{Status: http.StatusOK, Body: v1.PlanResult{Plan: plan(v, r.Plan), DryRun: r.DryRun, Replayed: r.Replayed}}
+	for _, h := range r.Hosts {
+		out.Body.Hosts = append(out.Body.Hosts, v1.HostYield{Host: h.Host, YieldBefore: h.Before, YieldAfter: h.After})
+	}
 	if !r.DryRun && r.Plan.ModifyIndex > 0 {
 		out.ETag = etag(r.Plan.ModifyIndex)
 	}

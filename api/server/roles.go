@@ -81,6 +81,10 @@ var tenantRoutes = map[string]permission{
 	"GET /v1/vms/{name}/samples":  permitView,
 	"GET /v1/vms/{name}/forecast": permitView,
 	"GET /v1/vms/{name}/console":  permitEdit,
+	"POST /v1/vms/{name}/start":   permitEdit,
+	"POST /v1/vms/{name}/stop":    permitEdit,
+	"POST /v1/vms/{name}/restart": permitEdit,
+	"POST /v1/vms/{name}/reset":   permitEdit,
 
 	"GET /v1/migrations":      permitView,
 	"GET /v1/migrations/{id}": permitView,
@@ -156,6 +160,11 @@ var routes = map[string]permission{
 	"GET /v1/vms/{name}":          permitRead,
 	"GET /v1/vms/{name}/samples":  permitRead,
 	"GET /v1/vms/{name}/forecast": permitRead,
+	"POST /v1/vms/{name}/start":   permitOperate,
+	"POST /v1/vms/{name}/stop":    permitOperate,
+	"POST /v1/vms/{name}/restart": permitOperate,
+	"POST /v1/vms/{name}/reset":   permitOperate,
+	"POST /v1/vms/{name}/migrate": permitOperate,
 	"GET /v1/vms/{name}/console":  permitOperate, // its input is root's keyboard in many guests
 
 	"GET /v1/hosts":                      permitRead,

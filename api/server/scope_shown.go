@@ -33,9 +33,25 @@ func (sc scope) virtualCluster(view leader.VCView) v1.VirtualCluster {
 	if sc.restricted {
 		out.ModifyIndex = 0
 		out.Reason = stateReasons[out.State]
+		if view.StoppedAlone > 0 {
+			out.Reason = state.StoppedAloneText(view.StoppedAlone, sc.askers(view.StoppedBy))
+		}
 	}
 	out.Decision = sc.decision(view.Decision, view.Admitted)
 	return out
+}
+
+// askers are those who asked for something, to those who do not know who works for the cluster: tokens of the tenant by their names.
+func (sc scope) askers(all []string) []string {
+	out := []string{}
+	for _, by := range all {
+		name, own := strings.CutPrefix(by, sc.tenant+"/")
+		if !own {
+			name = "an operator"
+		}
+		out = append(out, name)
+	}
+	return slices.Compact(out)
 }
 
 // stateReasons are why a virtual cluster is in a state, to those who see nothing of hosts.
@@ -98,11 +114,15 @@ func (x scopedView) operation(op state.Operation) v1.Operation {
 	out := operation(x.v, op)
 	if op.VC != "" {
 		out.Tenant, out.VirtualCluster = x.names(op.Name)
+		_, out.VM = x.names(op.VMName)
 	}
 	out.Text = x.text(out.Text)
 	if x.restricted {
 		out.Plan, out.Host, out.Index = "", "", 0
 		out.Text = fmt.Sprintf("%d of %d VMs done", out.Done, out.Total)
+		if op.VM != "" {
+			out.Text = out.State
+		}
 	}
 	return out
 }
@@ -130,7 +150,7 @@ func (x scopedView) changes(in []leader.Change) []v1.Change {
 }
 
 // changeTexts are the steps of a plan, to those who see nothing of hosts.
-var changeTexts = map[string]string{"place": "start", "delete": "delete, with its disk,", "stop": "stop, its disk is kept,", "balloon": "change the memory of", "cap": "change the CPU share"}
+var changeTexts = map[string]string{"place": "start", "delete": "delete, with its disk,", "stop": "stop, its disk is kept,", "restart": "restart", "reset": "reset", "balloon": "change the memory of", "cap": "change the CPU share"}
 
 // explanation as the scope shows it.
 func (x scopedView) explanation(vc state.VC) v1.Explanation {
@@ -164,6 +184,8 @@ var eventTexts = map[string]string{
 	"vc-waiting": "VMs wait for room", "vc-reallocated": "its shares follow what runs",
 	"vm-starting": "is starting", "vm-running": "runs", "vm-stopping": "is stopping", "vm-stopped": "stopped", "vm-failed": "ended by itself, or could not be started",
 	"vm-lost": "its host was lost; it starts elsewhere once there is room", "vm-deleted": "deleted", "vm-moving": "is moving", "vm-moved": "moved",
+	"vm-start-requested": "start requested", "vm-stop-requested": "stop requested: it stays stopped, and its memory is kept", "vm-restart-requested": "restart requested",
+	"vm-reset-requested": "reset requested", "vm-reset": "was reset", "vm-reset-failed": "was not reset, or that is not known",
 }
 
 // event as the scope shows it; false: not at all.

@@ -6,7 +6,7 @@ import "time"
 // Many fields: it is one JSON object of the API, whose fields are never removed.
 type Plan struct {
 	ID                 string    `json:"id" doc:"Empty in a dry run."`
-	Kind               string    `json:"kind" enum:"rebalance,drain,room,memory" doc:"rebalance: for a greater minimum yield. drain: to empty a host. room: so that a virtual cluster fits. memory: so that a host has the memory that its VMs use."`
+	Kind               string    `json:"kind" enum:"rebalance,drain,room,memory,move" doc:"rebalance: for a greater minimum yield. drain: to empty a host. room: so that a virtual cluster fits. memory: so that a host has the memory that its VMs use. move: one VM that a user wants elsewhere."`
 	State              string    `json:"state" enum:"proposed,running,done,failed,stopped,superseded" doc:"proposed: nothing moves until it is applied. stopped: no further move begins. superseded: the cluster moved on, and another plan took its place."`
 	Host               string    `json:"host,omitempty" doc:"drain: the host to be emptied."`
 	VirtualCluster     string    `json:"virtualCluster,omitempty" doc:"room: name of the virtual cluster that room is made for."`
@@ -106,10 +106,25 @@ type MoveProgress struct {
 
 // PlanResult is the answer to what makes a plan or puts it in force.
 type PlanResult struct {
-	Plan      Plan       `json:"plan" doc:"The plan."`
-	Operation *Operation `json:"operation,omitempty" doc:"What to wait on; left out in a dry run, and where nothing moves."`
-	DryRun    bool       `json:"dryRun" doc:"Nothing was changed."`
-	Replayed  bool       `json:"replayed" doc:"The answer to an idempotency key that was used before."`
+	Plan      Plan        `json:"plan" doc:"The plan."`
+	Operation *Operation  `json:"operation,omitempty" doc:"What to wait on; left out in a dry run, and where nothing moves."`
+	DryRun    bool        `json:"dryRun" doc:"Nothing was changed."`
+	Replayed  bool        `json:"replayed" doc:"The answer to an idempotency key that was used before."`
+	Hosts     []HostYield `json:"hosts,omitempty" doc:"Of the move of one VM: its source, then its target."`
+}
+
+// HostYield is the least yield of the VMs of a host before and after a move.
+type HostYield struct {
+	Host        string  `json:"host" doc:"Name of the host."`
+	YieldBefore float64 `json:"yieldBefore" doc:"Least yield of the VMs there before; 1 where there are none."`
+	YieldAfter  float64 `json:"yieldAfter" doc:"Least yield of the VMs there afterwards, as predicted."`
+}
+
+// MigrateRequest asks for the move of one VM that runs.
+type MigrateRequest struct {
+	To       string `json:"to,omitempty" maxLength:"63" doc:"Name of the host that it is to go to. Left out: the one with which the minimum yield is greatest."`
+	MaxBytes *Bound `json:"maxBytes,omitempty" doc:"Most bytes that the move may send: bytes, a size with a unit, or \"unlimited\". Left out: unlimited."`
+	Reason   string `json:"reason,omitempty" maxLength:"500" doc:"Why, shown with the plan."`
 }
 
 // CurvePoint is the best that some bytes can buy.

@@ -154,8 +154,9 @@ const (
 type Operation struct {
 	ID             string    `json:"id" doc:"Id of the operation."`
 	Tenant         string    `json:"tenant,omitempty" doc:"Tenant that it belongs to; left out where that follows from the request."`
-	Kind           string    `json:"kind" doc:"create, scale, start, stop or delete; of moves, rebalance or drain."`
+	Kind           string    `json:"kind" doc:"create, scale, start, stop or delete; of one VM start, stop, restart or reset; of moves, rebalance, drain or move."`
 	VirtualCluster string    `json:"virtualCluster" doc:"Name of the virtual cluster; empty where it is about a plan or a host."`
+	VM             string    `json:"vm,omitempty" doc:"Name of the VM, where it is about one VM alone."`
 	Plan           string    `json:"plan,omitempty" doc:"Id of the plan of moves."`
 	Host           string    `json:"host,omitempty" doc:"Name of the host that is emptied."`
 	State          string    `json:"state" enum:"pending,done,failed,superseded" doc:"superseded: a later request wants something else."`

@@ -67,6 +67,8 @@ func (r *runner) next(ctx context.Context, want Desired, ops []Operation, a *act
 		a.did(r.resume(ctx, op))
 	case GiveUp:
 		r.giveUp(op, a)
+	case Reset:
+		a.did(r.reset(ctx, op))
 	case Migrate:
 		permitted, err := r.mayHandOver(ctx, op)
 		a.failed(err)

@@ -56,6 +56,12 @@ type (
 		Move     uint64 // Move.Open
 		Why      string
 	}
+	// Reset has a running guest boot again at once.
+	Reset struct {
+		VM, Name   string
+		Generation uint64
+		ID         string
+	}
 	// Blocked says why something that is wanted cannot be done yet. It does nothing.
 	Blocked struct {
 		VM, Name, Why string
@@ -93,6 +99,7 @@ func (o Migrate) String() string {
 func (o Resume) String() string {
 	return fmt.Sprintf("resume %s generation %d", o.Name, o.Generation)
 }
+func (o Reset) String() string     { return fmt.Sprintf("reset %s generation %d", o.Name, o.Generation) }
 func (o AbortMove) String() string { return "give up the move of " + o.Name + ": " + o.Why }
 func (o Blocked) String() string   { return fmt.Sprintf("hold %s: %s", o.Name, o.Why) }
 
@@ -144,6 +151,14 @@ type Past struct {
 	// does not start.
 	Waits   map[string]Waits
 	GivenUp map[string]uint64
+	// Resets are those that this agent asked for or made, by id.
+	Resets map[string]ResetTry
+}
+
+// ResetTry is what this agent knows of a reset that it asked a permit for.
+type ResetTry struct {
+	Called bool   // the hypervisor was called
+	Failed string // why it was not made, or is not known to be; "" = it was made, if Called
 }
 
 // Failure is a start that failed.
@@ -183,6 +198,7 @@ func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
 	d.each(vms, d.shrink)
 	d.emergencyGrant(vms)
 	d.each(vms, d.grow)
+	d.each(vms, d.reset)
 	d.each(vms, d.reportAndClear)
 	for _, vm := range begun {
 		d.waitForStart(vm)
@@ -464,6 +480,26 @@ func (d *decider) reportAndClear(vm VM, now hypervisor.VM, runs bool) {
 		if phase, why := d.ended(vm); phase != "" {
 			d.report(vm, Status{Phase: phase, Reason: why})
 		}
+	}
+}
+
+// reset resets a VM once, and reports how that ended. Once a permit was given no other is: where nothing is known of it here, the
+// agent before this one may have made the reset.
+func (d *decider) reset(vm VM, now hypervisor.VM, runs bool) {
+	id := vm.Spec.Identity.VM
+	if vm.Reset == "" {
+		return
+	}
+	switch try, known := d.past.Resets[vm.Reset]; {
+	case vm.ResetPermitted && !known:
+		d.report(vm, Status{Phase: PhaseReset, Reset: vm.Reset, Reason: "its host's agent was restarted meanwhile: whether the guest was reset is not known"})
+	case vm.ResetPermitted && !try.Called:
+		d.report(vm, Status{Phase: PhaseReset, Reset: vm.Reset, Reason: "the answer to its host was lost on the way: the guest was not reset"})
+	case vm.ResetPermitted:
+		d.report(vm, Status{Phase: PhaseReset, Reset: vm.Reset, Reason: try.Failed})
+	case known && try.Called: // this order is older than the permit
+	case ours(vm, now, runs) && now.State == hypervisor.Running && vm.Want == WantRun && vm.Seen:
+		d.add(Reset{id, vm.Spec.Name, vm.Spec.Generation, vm.Reset})
 	}
 }
 

@@ -36,6 +36,9 @@ type VM struct {
 	// MinMemory is what its balloon may be cut down to by the host itself, where guests take more than there is: it is not to have
 	// less at any time, bytes. 0: the host does not do that; its needs are as declared.
 	MinMemory int64 `json:",omitempty"`
+	// Reset is the id of a reset that is to be made, once; "" = there is none. ResetPermitted: a permit to make it was given.
+	Reset          string `json:",omitempty"`
+	ResetPermitted bool   `json:",omitempty"`
 	// FreezeCPU: its share stays as it is in force (it is on its way out).
 	FreezeCPU bool
 	// Move is open: nothing of the VM is changed or cleared away until it is closed.
@@ -113,6 +116,8 @@ type Status struct {
 	// over, and did not run it since.
 	Resumes bool `json:",omitempty"`
 	Left    bool `json:",omitempty"`
+	// Reset, with PhaseReset: which one has ended. Reason is why it failed, "" = it was made.
+	Reset string `json:",omitempty"`
 }
 
 // Phase is what the host observed of a VM.
@@ -128,7 +133,8 @@ const (
 	PhaseStayed   Phase = "stayed"   // its move ended, and it runs here
 	PhaseRoom     Phase = "room"     // it is to come here, and has room until it does
 	PhaseArrived  Phase = "arrived"
-	PhaseLeft     Phase = "left" // the source's side of its move ended well; only the target reports that it arrived
+	PhaseReset    Phase = "reset" // a reset that was permitted has ended: see Reset and Reason
+	PhaseLeft     Phase = "left"  // the source's side of its move ended well; only the target reports that it arrived
 )
 
 // Sample is the last measurement of one VM.
@@ -252,6 +258,15 @@ type PermitRequest struct {
 	Leftovers []Instance `json:",omitempty"`
 	// Resumes are VMs that stand here paused by their open move, and are to go on.
 	Resumes []Handover `json:",omitempty"`
+	// Resets are to be made right after. A permit is given for each once, and never again.
+	Resets []ResetAsk `json:",omitempty"`
+}
+
+// ResetAsk asks to reset one generation of a VM.
+type ResetAsk struct {
+	VM         string
+	Generation uint64
+	ID         string // VM.Reset
 }
 
 // Handover asks to hand a VM over to the target of its open move.
@@ -267,6 +282,7 @@ type Permit struct {
 	Moves              []Handover `json:",omitempty"`
 	Leftovers          []Instance `json:",omitempty"`
 	Resumes            []Handover `json:",omitempty"`
+	Resets             []ResetAsk `json:",omitempty"`
 	Refused            string     // why not the others, for people
 }
 

@@ -12,6 +12,8 @@ func (r *runner) past(want Desired, there listing) Past {
 		Lost: there.lost, Cleared: r.cleared, Moving: map[string]bool{}, Moved: map[string]MoveEnd{}, Handed: map[string]bool{}, Standing: map[string]bool{}, Resumed: map[string]bool{}, Unresumable: map[string]bool{}, Waited: map[string]bool{}}
 	p.Fresh, p.Lapsed = r.lease.went()
 	p.Guests, p.Starting = r.needs(), r.notEnded()
+	r.forgetResets(want)
+	p.Resets = r.resets
 	p.Waits, p.GivenUp, p.Leftover = r.startsDue(time.Now()), r.lease.givenUp(want), r.mayClear(time.Now())
 	r.pastMoves(want, p)
 	for i := range r.standing {

@@ -98,7 +98,7 @@ func newRunner(o Options) (*runner, error) {
 	r := &runner{Options: o, log: o.Log.With("host", o.Host), last: Report{Host: o.Host, MigrateURI: o.MigrateURI, Resumes: true, Booted: o.Booted},
 		caps: map[string]hypervisor.VM{}, refused: map[Instance]time.Time{}, ended: map[string]string{}, orphans: map[string]int64{}, begun: map[string]Sending{},
 		asked: map[string]time.Time{}, balloons: map[string]balloonTry{}, shares: map[string]float64{}, cleared: map[string]uint64{}, attempts: map[string]attempt{},
-		starts: map[string]*starting{}, moves: map[string]*moving{}, moved: make(chan struct{}, 1), resumed: map[uint64]hypervisor.Moved{}, failing: map[uint64]time.Time{},
+		starts: map[string]*starting{}, moves: map[string]*moving{}, moved: make(chan struct{}, 1), resumed: map[uint64]hypervisor.Moved{}, resets: map[string]ResetTry{}, failing: map[uint64]time.Time{},
 		guests: map[string]*guestWatch{}, load: newHostLoad(o.Recorder.fiveMinutes), use: map[string]*useWindow{}, acknowledged: map[string]estimateDigest{}, sent: map[string]sentStatus{}}
 	var err error
 	if r.lease, err = newLeaseManager(r.Options, r.log); err != nil {
@@ -202,6 +202,7 @@ type runner struct {
 	resumed  map[uint64]hypervisor.Moved // what open moves took that brought VMs which were resumed, by Move.Open
 	failing  map[uint64]time.Time        // since when VMs that came cannot be resumed, by Move.Open
 	refused  map[Instance]time.Time      // when the leader may be asked again whether a leftover is destroyed
+	resets   map[string]ResetTry         // resets that were asked for, by VM.Reset
 	steps    string                      // of the last round that acted
 
 	// Report: what the leader has, and has not yet.

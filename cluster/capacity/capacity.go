@@ -70,6 +70,9 @@ func (l *Load) Add(c Charge) {
 	l.VMs++
 }
 
+// Keep adds the memory of a VM that does not run, and that may start again.
+func (l *Load) Keep(c Charge) { l.Memory += c.Memory }
+
 // Taken is the memory that is not free for others: what is charged, and the reserve.
 func (l Load) Taken() int64 { return l.Memory + l.Reserve.Bytes() }
 

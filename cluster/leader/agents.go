@@ -43,6 +43,9 @@ func desired(s *state.Snapshot, host string, vms int) agent.Desired {
 		if g == nil {
 			return true
 		}
+		if vm.KeepsMemory() {
+			out.Memory -= vm.ChargeOn(h, *g).Memory
+		}
 		w := agent.VM{Spec: specOf(images, meta, g, vm), Want: agent.WantRun, ChargedMemory: vm.ChargedMemory,
 			MayStart:  vm.Phase == state.Starting && vm.Goal == state.GoalRun,
 			Seen:      vm.Phase == state.Running,
@@ -50,6 +53,9 @@ func desired(s *state.Snapshot, host string, vms int) agent.Desired {
 			FreezeCPU: vm.Phase == state.Stopping || vm.MovingTo != ""}
 		if vm.Phase == state.Starting {
 			w.Waits = vm.Reason
+		}
+		if r := vm.Order.Reset; r.Pending() {
+			w.Reset, w.ResetPermitted = r.ID, r.State == state.ResetPermitted
 		}
 		w.Spec.Leased = vc.Restartable()
 		if vm.Target > 0 && set.Mode == state.RightsizingOn && set.Estimates(vc) {
@@ -149,6 +155,9 @@ func (c *Service) Report(ctx context.Context, r agent.Report) error {
 		if err := c.recordMoves(ctx, s, r); err != nil {
 			return fmt.Errorf("report of host %s: %w", r.Host, err)
 		}
+		if err := c.recordResets(ctx, s, r); err != nil {
+			return fmt.Errorf("report of host %s: %w", r.Host, err)
+		}
 		if err := c.recordSent(ctx, s, r); err != nil {
 			return fmt.Errorf("report of host %s: %w", r.Host, err)
 		}
@@ -194,7 +203,7 @@ func (c *Service) recordVMs(ctx context.Context, t *term, s *state.Snapshot, r a
 		}
 		now := state.VMStatus{VM: st.VM, Generation: st.Generation, Move: st.Move, SourceLost: st.SourceLost, ChargedMemory: st.ChargedMemory, Reason: st.Reason}
 		switch st.Phase {
-		case agent.PhaseStayed, agent.PhaseArrived, agent.PhaseLeft: // the end of a move: see recordMoves
+		case agent.PhaseStayed, agent.PhaseArrived, agent.PhaseLeft, agent.PhaseReset: // the end of a move, or of a reset: see recordMoves, recordResets
 			continue
 		case agent.PhaseRoom:
 			// Whether the source resumes VMs that a migration left paused there.

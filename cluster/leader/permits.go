@@ -29,6 +29,11 @@ func (c *Service) Permit(ctx context.Context, q agent.PermitRequest) (agent.Perm
 			return agent.Permit{}, fmt.Errorf("permit for host %s: %w", q.Host, err)
 		}
 	}
+	for _, ask := range q.Resets {
+		if err := t.permitReset(ctx, q.Host, ask, &p); err != nil {
+			return agent.Permit{}, fmt.Errorf("permit for host %s: %w", q.Host, err)
+		}
+	}
 	return p, nil
 }
 

@@ -24,6 +24,8 @@ type MoveResult struct {
 	Operation state.Operation // zero in a dry run
 	DryRun    bool
 	Replayed  bool // the answer to an idempotency key used before
+	// Hosts of the move of one VM: its source and its target.
+	Hosts []moves.HostYield
 }
 
 // CurvePoint is the minimum yield that a number of bytes buys.

@@ -337,6 +337,9 @@ func (c *Service) try(ctx context.Context, q request, global bool, decide decide
 		}
 		a.Plan.Text += askedBy(ctx) // of the event alone
 		a.Plan.Operation = &state.Operation{ID: c.ids.next(), Kind: q.verb, VC: a.Plan.VC.ID, Name: a.Plan.VC.Name, At: c.o.Now().UTC()}
+		if a.VM != nil {
+			aboutVM(&a)
+		}
 		if q.call.IdempotencyKey != "" {
 			a.Plan.Remembered = &state.Remembered{Key: q.call.IdempotencyKey, Fingerprint: q.print, Operation: a.Plan.Operation.ID}
 		}
@@ -425,6 +428,8 @@ func changesOf(s *state.Snapshot, p *state.Plan) []Change {
 			}
 		case vm.PreemptedAt == state.RestartRequested:
 			ch.Verb, ch.Text = "restart", fmt.Sprintf("restart %s, which runs on %s", vm.Name, vm.Host)
+		case vm.Order != (state.VMOrder{}):
+			ch.Verb, ch.Text = orderChange(vm)
 		case vm.Goal == state.GoalStop:
 			ch.Verb, ch.Text = "stop", fmt.Sprintf("stop %s on %s", vm.Name, vm.Host)
 			if placement.HasDisk(s, g) && !g.Disk.Ephemeral {

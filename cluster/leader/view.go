@@ -3,6 +3,7 @@ package leader
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"evenkeel/cluster/agent"
@@ -151,6 +152,9 @@ type VCView struct {
 	Yield  float64
 	Count  state.Count
 	Reason string
+	// StoppedAlone is how many of its VMs users have stopped one by one, StoppedBy who.
+	StoppedAlone int
+	StoppedBy    []string
 	// Estimates says whether its needs are declared or estimated, Aggressiveness how aggressive the estimates are; "" = there
 	// are none.
 	Estimates, Aggressiveness string
@@ -268,10 +272,13 @@ func viewOf(vc state.VC, vms []state.VM, set state.RightsizingSettings) VCView {
 		}
 	case state.VCDegraded, state.VCFailed:
 		for _, vm := range vms {
-			if vm.Phase == state.Failed || vm.Phase == state.Stopped && vm.Goal == state.GoalStop {
+			if vm.Order.StoppedBy == "" && (vm.Phase == state.Failed || vm.Phase == state.Stopped && vm.Goal == state.GoalStop) {
 				out.Reason = fmt.Sprintf("VM %s: %s", vm.Name, vm.Reason)
 				break
 			}
+		}
+		if out.StoppedAlone, out.StoppedBy = state.StoppedAlone(vms); out.StoppedAlone > 0 {
+			out.Reason = strings.TrimPrefix(out.Reason+"; "+state.StoppedAloneText(out.StoppedAlone, out.StoppedBy), "; ")
 		}
 		if out.Reason == "" {
 			out.Reason = fmt.Sprintf("yield %.3f is below its minimum %.3f", out.Yield, vc.MinYield)

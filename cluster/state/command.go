@@ -51,6 +51,8 @@ const (
 
 	KindTenantPut  Kind = "tenant-put"
 	KindTenantDrop Kind = "tenant-drop"
+
+	KindVMReset Kind = "vm-reset"
 )
 
 // FormatVersion is the version of the format of the log and of snapshots that this code writes. It reads all versions
@@ -115,6 +117,7 @@ var present = format{FormatVersion, map[Kind]kind{
 	KindTokensUsed:        of((*writer).tokensUsed),
 	KindTenantPut:         from(tenantsSince, (*writer).tenantPut),
 	KindTenantDrop:        from(tenantsSince, (*writer).tenantDrop),
+	KindVMReset:           from(vmOrdersSince, (*writer).vmReset),
 }}
 
 // MaxCommandBytes bounds one command in the log.

@@ -20,6 +20,7 @@ const (
 	MovesDrain     MovePlanKind = "drain"     // an empty host
 	MovesRoom      MovePlanKind = "room"      // room for a VC that waits
 	MovesMemory    MovePlanKind = "memory"    // memory for what the VMs of a host use
+	MovesOne       MovePlanKind = "move"      // one VM that a user wants elsewhere
 )
 
 // MovePlanState says how far a move plan is.

@@ -130,6 +130,10 @@ func (w *writer) putVC(p *Plan) error {
 	if p.Version != nil {
 		w.addVersion(&vc, *p.Version)
 	}
+	if op := p.Operation; op != nil && op.VM != "" {
+		w.event("vm-"+op.Kind+"-requested", "vm", op.VMName, "%s", p.Text)
+		return nil
+	}
 	w.event("vc-"+p.Verb, "vc", vc.Name, "%s", p.Text)
 	return nil
 }

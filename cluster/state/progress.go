@@ -12,7 +12,7 @@ const (
 	VCRunning  VCState = "running"
 	VCStopping VCState = "stopping"
 	VCStopped  VCState = "stopped"
-	VCDegraded VCState = "degraded" // some VMs ended by themselves, or its yield is below its minimum
+	VCDegraded VCState = "degraded" // some VMs ended by themselves or were stopped alone, or its yield is below its minimum
 	VCFailed   VCState = "failed"   // no VM of it runs and none will by itself
 	VCDeleting VCState = "deleting"
 )
@@ -47,9 +47,10 @@ func CountPhases(vms []VM) Count {
 // StateOf returns the state of a VC from its row and its VMs.
 func StateOf(vc VC, vms []VM) VCState {
 	c := CountPhases(vms)
+	alone, _ := StoppedAlone(vms)
 	for _, vm := range vms {
 		switch {
-		case !vm.shutDown():
+		case !vm.shutDown(), vm.Order.StoppedBy != "":
 		case vm.PreemptedAt > 0: // it starts again by itself
 			c.Lost++
 		default:
@@ -65,11 +66,11 @@ func StateOf(vc VC, vms []VM) VCState {
 		return VCStopped
 	case !vc.Admitted:
 		return VCQueued
-	case c.Failed > 0 && c.Starting+c.Running+c.Lost == 0:
+	case c.Failed > 0 && c.Starting+c.Running+c.Lost+alone == 0:
 		return VCFailed
 	case c.Starting > 0:
 		return VCStarting
-	case c.Failed+c.Lost > 0 || YieldOf(vc) < vc.MinYield*(1-1e-6):
+	case c.Failed+c.Lost+alone > 0 || YieldOf(vc) < vc.MinYield*(1-1e-6):
 		return VCDegraded
 	}
 	return VCRunning
@@ -119,8 +120,11 @@ type Progress struct {
 // ProgressOf returns the progress of an operation. enacted returns the log index up to which a host's agent has put the desired
 // state into force; 0 if the agent has not reported one yet.
 func (s *Snapshot) ProgressOf(op Operation, enacted func(host string) uint64) Progress {
-	if op.MovePlan != "" || op.Host != "" {
+	switch {
+	case op.MovePlan != "" || op.Host != "":
 		return s.moveProgress(op)
+	case op.VM != "":
+		return s.vmProgress(op)
 	}
 	vc, ok := s.VC(op.VC)
 	if !ok {
@@ -164,6 +168,7 @@ func (s *Snapshot) runProgress(op Operation, vc VC, vms []VM, enacted func(strin
 	}
 	leaving := 0
 	behind := ""
+	alone, _ := StoppedAlone(vms)
 	for _, vm := range vms {
 		if vm.Goal == GoalDelete {
 			leaving++
@@ -178,7 +183,7 @@ func (s *Snapshot) runProgress(op Operation, vc VC, vms []VM, enacted func(strin
 	switch {
 	case leaving > 0:
 		p.Text = fmt.Sprintf("%d VMs to go", leaving)
-	case c.Running < len(vms):
+	case c.Running+alone < len(vms):
 	case behind != "":
 		p.Text = "waiting for host " + behind + " to enforce the new shares"
 	default:

@@ -127,9 +127,12 @@ func (w *writer) step(vm VM, st VMStatus) {
 	if vm == old {
 		return
 	}
+	if vm.Order.Restart && vm.Phase == Stopped {
+		vm = w.startAgain(vm, g)
+	}
 	vm.ModifyIndex = w.index
 	w.put(tVMs, &vm)
-	if vm.ChargedMemory != old.ChargedMemory || vm.ConsumesResources() != old.ConsumesResources() {
+	if vm.ChargedMemory != old.ChargedMemory || vm.ConsumesResources() != old.ConsumesResources() || vm.Generation != old.Generation {
 		w.touch(vm.Host)
 	}
 	if vm.Phase != old.Phase {

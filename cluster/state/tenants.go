@@ -299,12 +299,16 @@ func (w *writer) numberForTenant(e *Event) {
 	}
 }
 
-// refuseOlderServer keeps servers out that do not know tenants, once there is one or the settings are for them.
+// refuseOlderServer keeps servers out that do not know tenants, once there is one or the settings are for them, or that do not know
+// orders to single VMs, once there are any.
 func (w *writer) refuseOlderServer(m Member) error {
 	meta, _ := w.read().Meta()
 	put := SettingsPut{Settings: meta.Settings}
 	if m.Server && m.Format > 0 && m.Format < tenantsSince && (w.read().HasTenants() || put.since() > m.Format) {
 		return fmt.Errorf("server %s does not know tenants, which this cluster has; upgrade it first: %w", m.Name, ErrConflict)
+	}
+	if m.Server && m.Format > 0 && m.Format < vmOrdersSince && w.read().hasVMOrders() {
+		return fmt.Errorf("server %s does not know orders to single VMs, which this cluster has; upgrade it first: %w", m.Name, ErrConflict)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ func (v VM) Start(g Group) VM {
 		v.ChargedMemory = max(v.ChargedMemory, v.Due(g))
 		return v
 	}
-	v.Goal, v.Phase, v.Reason = GoalRun, Starting, ""
+	v.Goal, v.Phase, v.Reason, v.Order = GoalRun, Starting, "", VMOrder{}
 	v.Generation++
 	v.VCPUs, v.BootMemory, v.ChargedMemory, v.Frozen, v.Target, v.PreemptedAt = g.VCPUs, g.Memory, g.Memory, 0, 0, 0
 	return v
@@ -19,11 +19,31 @@ func (v VM) Start(g Group) VM {
 
 // Leaving returns the VM on its way to goal, g being its group: it keeps its cap and its memory until its host reports that it is gone.
 func (v VM) Leaving(g Group, goal Goal) VM {
-	v.Goal = goal
+	v.Goal, v.Order = goal, VMOrder{Reset: v.Order.Reset.cancelled("the VM was to " + string(goal))}
 	switch v.Phase {
 	case Starting, Running:
 		v.Phase, v.Frozen = Stopping, max(v.Frozen, g.Allocation) // one that moves has what it had then
 	}
+	return v
+}
+
+// StopAlone returns the VM on its way to stay stopped, while the rest of its VC runs: see VMOrder.StoppedBy.
+func (v VM) StopAlone(g Group, by string) VM {
+	if first := v.Order.StoppedBy; first != "" {
+		by = first
+	}
+	v = v.Leaving(g, GoalStop)
+	v.Order.StoppedBy, v.PreemptedAt, v.Reason = by, 0, "stopped by "+by
+	if v.Phase == Failed || v.Phase == Lost {
+		v.Phase = Stopped
+	}
+	return v
+}
+
+// RestartAlone returns the VM on its way to stop, and to start again on the same host.
+func (v VM) RestartAlone(g Group, by string) VM {
+	v = v.Leaving(g, GoalStop)
+	v.Order.Restart, v.Reason = true, "restarted by "+by
 	return v
 }
 
@@ -72,10 +92,16 @@ func (v VM) reported(st VMStatus, g *Group) VM {
 			v.Reason = st.Reason
 		}
 		v.Phase = st.Phase
-		if v.Goal == GoalRun {
+		switch {
+		case v.Goal == GoalRun:
 			v.Phase = Failed // it ended without an order
+		case v.Order.StoppedBy != "" || v.Order.Restart:
+			v.Phase = Stopped
 		}
-		v.ChargedMemory, v.Frozen, v.Target = 0, 0, 0
+		if v.Order.StoppedBy == "" {
+			v.ChargedMemory = 0
+		}
+		v.Frozen, v.Target, v.Order.Reset = 0, 0, v.Order.Reset.cancelled("the VM ended first")
 	}
 	if st.ChargedMemory > 0 && v.ConsumesResources() {
 		v.ChargedMemory = max(v.due(g), st.ChargedMemory)
@@ -88,9 +114,13 @@ func (v VM) lost(why string) VM {
 	v = v.withoutMove()
 	v.ChargedMemory, v.Frozen, v.Target, v.Reason = 0, 0, 0, why
 	v.Phase = Lost
+	if v.Order.Restart {
+		v.Goal = GoalRun
+	}
 	if v.Goal != GoalRun {
 		v.Phase = Stopped
 	}
+	v.Order = VMOrder{StoppedBy: v.Order.StoppedBy, Reset: v.Order.Reset.cancelled(why)}
 	return v
 }
 
@@ -98,6 +128,10 @@ func (v VM) lost(why string) VM {
 // most that it can have is charged.
 func (v VM) found(host string, generation uint64, g Group) VM {
 	v = v.withoutMove()
+	v.Order.Reset = v.Order.Reset.cancelled("the cluster was restored: whether it was made is not known")
+	if v.Order.Restart && generation != v.Generation { // it was restarted since
+		v.Order.Restart, v.Goal, v.Phase, v.Frozen = false, GoalRun, Running, 0
+	}
 	v.Host, v.Generation = host, generation
 	v.ChargedMemory, v.BootMemory, v.VCPUs = max(v.ChargedMemory, g.Memory), max(v.BootMemory, g.Memory), max(v.VCPUs, g.VCPUs)
 	if v.Phase != Stopping {

@@ -233,6 +233,7 @@ const (
 )
 
 // VM is one instance of a group.
+// Many fields: it is one row of the replicated state, in JSON that old logs and snapshots have.
 type VM struct {
 	ID    string `json:"id"`
 	VC    string `json:"vc"` // id of the VC
@@ -264,6 +265,8 @@ type VM struct {
 	InventoryEpoch uint64 `json:"inventoryEpoch,omitempty"`
 	// Frozen is the cap a stopping VM keeps until it is gone, and the most a moving one comes with, cores.
 	Frozen float64 `json:"frozen,omitempty"`
+	// Order is what a user asked of this VM alone.
+	Order VMOrder `json:"order,omitzero"`
 
 	CreateIndex uint64 `json:"createIndex"`
 	ModifyIndex uint64 `json:"modifyIndex"`
@@ -307,7 +310,7 @@ type Image struct {
 // Operation is a change that a user asked for and can wait for. Its progress is not stored: see Snapshot.ProgressOf.
 type Operation struct {
 	ID    string    `json:"id"`
-	Kind  string    `json:"kind"` // create, scale, start, stop, delete; rebalance, drain
+	Kind  string    `json:"kind"` // create, scale, start, stop, delete; of a VM stop, start, restart, reset; rebalance, drain, move
 	VC    string    `json:"vc"`   // id
 	Name  string    `json:"name"` // name of the VC, or of the host to be drained, at that time
 	At    time.Time `json:"at"`
@@ -315,6 +318,11 @@ type Operation struct {
 	// MovePlan and Host are what its progress is that of: a plan of moves, a host that is emptied.
 	MovePlan string `json:"movePlan,omitempty"`
 	Host     string `json:"host,omitempty"`
+	// VM is the id of the one VM that it is about, VMName its name; "" = the whole VC. Generation is the one that is to run once a
+	// start or a restart is done.
+	VM         string `json:"vm,omitempty"`
+	VMName     string `json:"vmName,omitempty"`
+	Generation uint64 `json:"generation,omitempty"`
 }
 
 // Member is a vcd of the cluster.

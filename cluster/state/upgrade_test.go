@@ -196,6 +196,7 @@ func newestLog(t *testing.T) *cluster {
 	withHandover(t, k)
 	withTenants(t, k)
 	withVersions(t, k)
+	withVMOrders(t, k)
 	withEveryField(t, k)
 	withRestore(t, k)
 	return k
@@ -248,6 +249,30 @@ func withTenants(t *testing.T, k *cluster) {
 	of := token("film", state.RoleEditor)
 	of.Tenant = "film"
 	k.must(t, state.KindAdminToken, of)
+}
+
+// withVMOrders resets a VM, restarts it, and stops it alone.
+func withVMOrders(t *testing.T, k *cluster) {
+	t.Helper()
+	k.must(t, state.KindHostReport, hostReport("alone", 4, 8*gib))
+	k.must(t, state.KindPlan, planOf(k.Snapshot(), "alone", 0.5, gib, "alone"))
+	const vm = "vm-alone-0"
+	k.must(t, state.KindVMReport, report("alone", vm, 1, state.Running))
+	k.must(t, state.KindPlan, k.order(vm, "reset", func(vm *state.VM, _ state.Group) {
+		vm.Order.Reset = state.Reset{ID: "op-reset", State: state.ResetAsked}
+	}))
+	step := state.VMReset{VM: vm, Generation: 1, ID: "op-reset", Host: "alone", Permit: true}
+	k.must(t, state.KindVMReset, step)
+	if err := k.apply(t, state.KindVMReset, step); !errors.Is(err, state.ErrConflict) {
+		t.Fatalf("a second permit: %v", err)
+	}
+	step.Permit = false
+	k.must(t, state.KindVMReset, step)
+	k.must(t, state.KindPlan, k.order(vm, "restart", func(vm *state.VM, g state.Group) { *vm = vm.RestartAlone(g, "ann") }))
+	k.must(t, state.KindVMReport, report("alone", vm, 1, state.Stopped))
+	k.must(t, state.KindVMReport, report("alone", vm, 2, state.Running))
+	k.must(t, state.KindPlan, k.order(vm, "stop", func(vm *state.VM, g state.Group) { *vm = vm.StopAlone(g, "ann") }))
+	k.must(t, state.KindVMReport, report("alone", vm, 2, state.Stopped))
 }
 
 // withEveryField has a command of every kind with a value in every field: most of them are refused, but all of them are read.

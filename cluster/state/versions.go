@@ -184,8 +184,11 @@ func (p *VersionPut) valid() error {
 
 // since is the version of the format that brought what the plan has.
 func (p Plan) since() int {
-	if p.Version != nil {
+	switch {
+	case p.Version != nil:
 		return versionsSince
+	case p.hasVMOrders():
+		return vmOrdersSince
 	}
 	return 0
 }

@@ -30,6 +30,7 @@ var (
 	Lost      = Rule{"vm", "Phase", string(state.Lost), 5 * time.Minute, "there is room for it, or its own host is back", "vcctl vc explain its virtual cluster; make room, or bring its host back"}
 	Moving    = Rule{"vm", "MigrationState", string(state.MigrationRunning), 35 * time.Minute, "the target says that it runs there, the source that it stayed, or both hosts that it is gone; the source gives up after the deadline of moves", "vcctl migration list; vcctl migration abort"}
 	Handed    = Rule{"vm", "MigrationState", string(state.MigrationRunning), 2 * time.Minute, "the target has it go on and says so, or is proved lost", "vcctl vm get %s; look at the host that it moves to; vcctl host confirm-dead declares dead one that is off"}
+	Resetting = Rule{"vm", "ResetState", string(state.ResetAsked), 2 * time.Minute, "its host resets it, or says that it did not", "vcctl vm get %s; look at its host; vcctl vm restart"}
 	Queued    = Rule{"vc", "VCState", string(state.VCQueued), 10 * time.Minute, "there is room for it", "vcctl vc explain %s; make room, ask for less, or vcctl vc delete %s"}
 	Degraded  = Rule{"vc", "VCState", string(state.VCDegraded), 10 * time.Minute, "its VMs run again, with their minimum yield", "vcctl vc explain %s; vcctl vc start %s"}
 	Proposed  = Rule{"plan", "MovePlanState", string(state.MovesProposed), 24 * time.Hour, "another plan takes its place", "vcctl plan apply %s, or vcctl plan stop %s"}
@@ -40,7 +41,7 @@ var (
 )
 
 // Rules are all rules.
-var Rules = []Rule{Starting, Stopping, Lost, Moving, Handed, Queued, Degraded, Proposed, Carried, Draining, Blocked, Cancelled}
+var Rules = []Rule{Starting, Stopping, Lost, Moving, Handed, Resetting, Queued, Degraded, Proposed, Carried, Draining, Blocked, Cancelled}
 
 // Wait is one object in a state that waits.
 type Wait struct {
@@ -67,7 +68,9 @@ func Of(s *state.Snapshot, out map[string]string) []Wait {
 		case state.VCQueued:
 			w.Rule, w.Reason = Queued, vc.Decision.Summary
 		case state.VCDegraded:
-			w.Rule, w.Reason = Degraded, degraded(s, vc)
+			if w.Rule, w.Reason = Degraded, degraded(s, vc); w.Reason == "" { // as users want it
+				return true
+			}
 		default:
 			return true
 		}
@@ -111,7 +114,7 @@ func freeze(s *state.Snapshot) string {
 
 // OfVM says whether a VM waits, and why.
 func OfVM(s *state.Snapshot, vm *state.VM, out map[string]string) (Wait, bool) {
-	if vm.MovingTo == "" && (vm.Phase == state.Running || vm.Phase == state.Stopped || vm.Phase == state.Failed) {
+	if vm.MovingTo == "" && (vm.Phase == state.Running && !vm.Order.Reset.Pending() || vm.Phase == state.Stopped || vm.Phase == state.Failed) {
 		return Wait{}, false
 	}
 	blocked := freeze(s)
@@ -142,6 +145,8 @@ func OfVM(s *state.Snapshot, vm *state.VM, out map[string]string) (Wait, bool) {
 			room = "host " + vm.MovingTo + " has no room for it yet"
 		}
 		w.Reason = cmp.Or(w.Reason, abort(m), room, m.Reason, "it is on its way to host "+vm.MovingTo)
+	case vm.Phase == state.Running:
+		w.Rule, w.ID, w.Reason = Resetting, vm.ID+"/"+vm.Order.Reset.ID, cmp.Or(blocked, silent(vm.Host), "its host has not reset it yet")
 	case vm.Phase == state.Starting:
 		w.Rule, w.Reason = Starting, cmp.Or(blocked, silent(vm.Host), vm.Reason)
 	case vm.Phase == state.Stopping:
@@ -178,11 +183,18 @@ func abort(m state.Migration) string {
 	return "it is to be aborted: " + m.Abort
 }
 
+// degraded says why a VC is degraded; "" = only VMs that users stopped do not run.
 func degraded(s *state.Snapshot, vc *state.VC) string {
+	alone := false
 	for _, vm := range s.VMsOf(vc.ID) {
-		if vm.Phase != state.Running && vm.Phase != state.Stopping {
+		if vm.Order.StoppedBy != "" {
+			alone = true
+		} else if vm.Phase != state.Running && vm.Phase != state.Stopping {
 			return fmt.Sprintf("VM %s is %s: %s", vm.Name, vm.Phase, cmp.Or(vm.Reason, vc.Decision.Summary))
 		}
+	}
+	if alone && state.YieldOf(*vc) >= vc.MinYield*(1-1e-6) {
+		return ""
 	}
 	return fmt.Sprintf("its yield %.3f is below its minimum %.3f", state.YieldOf(*vc), vc.MinYield)
 }

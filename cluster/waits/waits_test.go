@@ -17,6 +17,7 @@ import (
 
 // ends are the values that wait for nothing.
 var ends = map[string][]string{
+	"ResetState":     {"done", "failed"},
 	"Phase":          {"running", "stopped", "failed"},
 	"VCState":        {"running", "stopped", "failed"},
 	"MovePlanState":  {"done", "failed", "stopped", "superseded"},
@@ -28,13 +29,14 @@ var ends = map[string][]string{
 
 // within are the values that go on for as long as another does, which has a rule.
 var within = map[string]string{
-	"VCState.starting":    "Phase.starting",
-	"VCState.stopping":    "Phase.stopping",
-	"VCState.deleting":    "Phase.stopping",
-	"StepState.waiting":   "MovePlanState.running",
-	"StepState.preparing": "MovePlanState.running",
-	"StepState.moving":    "MigrationState.running",
-	"OpState.pending":     "VCState.queued", // or the phases of its VMs
+	"VCState.starting":     "Phase.starting",
+	"VCState.stopping":     "Phase.stopping",
+	"VCState.deleting":     "Phase.stopping",
+	"StepState.waiting":    "MovePlanState.running",
+	"StepState.preparing":  "MovePlanState.running",
+	"StepState.moving":     "MigrationState.running",
+	"ResetState.permitted": "ResetState.asked",
+	"OpState.pending":      "VCState.queued", // or the phases of its VMs
 }
 
 // enumerations returns the enumerations of states in package state: every string type named Phase or ...State, with its values.

@@ -207,7 +207,7 @@ func (t *tool) values(c *cli.Context, path []string, flag string) []string {
 		return tokenRoles
 	case "vc", "host", "vm", "plan", "tenant", "context":
 		return t.things(c, flag)
-	case "lose", "skip":
+	case "lose", "skip", "to":
 		return t.things(c, "host")
 	case "need":
 		return t.things(c, "vc")

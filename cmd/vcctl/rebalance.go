@@ -76,6 +76,9 @@ func concludePlan(c *call, r v1.PlanResult) error {
 // planResultText is the plan, and what comes of it.
 func planResultText(r v1.PlanResult, wide bool) string {
 	text := planText(r.Plan, nil, wide)
+	if r.Plan.Kind == "move" {
+		text = oneMoveText(r)
+	}
 	switch {
 	case r.DryRun:
 		return text + "Dry run: nothing was changed.\n"
@@ -121,7 +124,7 @@ func planBytes(p v1.Plan) string {
 
 // planText is a plan with its moves; of those under way, with what was sent.
 func planText(p v1.Plan, running []v1.Migration, wide bool) string {
-	what := map[string]string{"rebalance": "re-balance", "drain": "empty host " + p.Host, "room": "make room for " + p.VirtualCluster, "memory": "free memory of host " + p.Host}[p.Kind]
+	what := map[string]string{"rebalance": "re-balance", "drain": "empty host " + p.Host, "room": "make room for " + p.VirtualCluster, "memory": "free memory of host " + p.Host, "move": "move one VM"}[p.Kind]
 	if p.ID == "" && len(p.Moves) == 0 { // no plan came of it
 		what, p.State = "", ""
 	}

@@ -12,9 +12,10 @@ import (
 
 func (t *tool) vmCommand() *cli.Command {
 	return &cli.Command{
-		Name: "vm", Usage: "VMs: list, get, forecast, console",
-		Description: "VMs belong to virtual clusters; what changes them is under `vcctl vc`.",
-		Subcommands: []*cli.Command{
+		Name: "vm", Usage: "VMs: list, get, start, stop, restart, reset, migrate, forecast, console",
+		Description: "VMs belong to virtual clusters: how many there are, and what they need, `vcctl vc` changes.\n" +
+			"Those of another tenant are named by --tenant, or in full: film/render-worker-0.",
+		Subcommands: append([]*cli.Command{
 			{
 				Name: "list", Usage: "list VMs with what they need, are given and use", ArgsUsage: " ",
 				Action: t.ask("listing VMs", func(c *call) (any, view, error) {
@@ -42,7 +43,7 @@ func (t *tool) vmCommand() *cli.Command {
 				Description: "What is typed goes to the VM; ctrl-] leaves. A new reader takes the console over from the old one.\n\n" +
 					"Example: vcctl vm console render-worker-0",
 			},
-		},
+		}, t.vmVerbs()...),
 	}
 }
 

@@ -5,6 +5,9 @@ import "evenkeel/api/v1"
 // about says what an operation is about, and the command that shows how far it is.
 func about(op v1.Operation) (subject, watch string) {
 	switch {
+	case op.VM != "":
+		name := fullName(op.Tenant, op.VM)
+		return "VM " + name, "vcctl vm get " + name + " -w"
 	case op.VirtualCluster != "":
 		name := fullName(op.Tenant, op.VirtualCluster)
 		return name, "vcctl vc get " + name + " -w"

@@ -82,6 +82,9 @@ func (l *lazyHost) Stop(ctx context.Context, id string) error {
 func (l *lazyHost) Destroy(ctx context.Context, id string) error {
 	return l.do(ctx, func(h hypervisor.Host) error { return h.Destroy(ctx, id) })
 }
+func (l *lazyHost) Reset(ctx context.Context, id string, generation uint64) error {
+	return l.do(ctx, func(h hypervisor.Host) error { return h.Reset(ctx, id, generation) })
+}
 func (l *lazyHost) Undefine(ctx context.Context, s hypervisor.Spec) error {
 	return l.do(ctx, func(h hypervisor.Host) error { return h.Undefine(ctx, s) })
 }

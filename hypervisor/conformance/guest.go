@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -57,11 +58,29 @@ func oneGuest(t *testing.T, s Setup) {
 	t.Run("Foreign", g.foreign)
 	t.Run("Close", g.close)
 	t.Run("DaemonRestart", g.daemonRestart)
+	t.Run("Reset", g.reset)
 	t.Run("Destroy", g.destroy)
 	t.Run("StartAgain", g.startAgain) // idle from here on
 	t.Run("Console", g.console)
 	t.Run("Stop", g.stop)
 	t.Run("Killed", g.killed)
+}
+
+// reset: the guest boots again as the same instance; one of another generation is not touched.
+func (g *tested) reset(t *testing.T) {
+	before := must(t, g.Host, g.spec.VM)
+	if err := g.Host.Reset(t.Context(), g.spec.VM, g.spec.Generation+1); !errors.Is(err, hypervisor.ErrNotFound) {
+		t.Errorf("Reset of a generation that does not run: %v", err)
+	}
+	if err := g.Host.Reset(t.Context(), "ek-conf-unheard-of", 1); !errors.Is(err, hypervisor.ErrNotFound) {
+		t.Errorf("Reset of an unknown VM: %v", err)
+	}
+	if err := g.Host.Reset(t.Context(), g.spec.VM, g.spec.Generation); err != nil {
+		t.Fatalf("Reset: %v", err)
+	}
+	if now := must(t, g.Host, g.spec.VM); now.Identity != before.Identity || now.State != hypervisor.Running || !near(now.CPU.Cap, before.CPU.Cap) {
+		t.Errorf("after Reset: %+v, before: %+v", now, before)
+	}
 }
 
 func (g *tested) identity(t *testing.T) {

@@ -233,6 +233,20 @@ func (h *Host) Stop(ctx context.Context, id string) error {
 	return nil
 }
 
+// Reset presses the guest's reset button.
+func (h *Host) Reset(ctx context.Context, id string, generation uint64) error {
+	_, err := onVM(calling(ctx, "virDomainReset", id, ""), h, h.opts.CallTimeout, id, func(_ *libvirt.Connect, dom *libvirt.Domain, m mark) (struct{}, error) {
+		if m.Generation != generation {
+			return struct{}{}, fmt.Errorf("generation %d runs, not %d: %w", m.Generation, generation, hypervisor.ErrNotFound)
+		}
+		return struct{}{}, dom.Reset(0)
+	})
+	if err != nil {
+		return fmt.Errorf("reset VM %s: %w", id, err)
+	}
+	return nil
+}
+
 // Destroy pulls the VM's plug. Its ephemeral disk goes with it.
 func (h *Host) Destroy(ctx context.Context, id string) error {
 	var over atomic.Bool // given up: the disk may be another host's by now

@@ -27,6 +27,7 @@ const (
 	CallConsole    Call = "console of"
 	CallMigrate    Call = "migrate"
 	CallResume     Call = "resume"
+	CallReset      Call = "reset"
 	CallAbort      Call = "abort the migration of"
 	CallArrival    Call = "arrival of"
 	CallPartner    Call = "partner"

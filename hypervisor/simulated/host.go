@@ -286,6 +286,21 @@ func (c *conn) Destroy(ctx context.Context, id string) error {
 	})
 }
 
+// Reset has a guest boot again. One that was asked to power off still does, once it has booted.
+func (c *conn) Reset(ctx context.Context, id string, generation uint64) error {
+	return c.do(ctx, CallReset, id, 0, func(now int64) error {
+		v := c.m.ours(id)
+		switch {
+		case v == nil || v.incoming || v.spec.Generation != generation:
+			return hypervisor.ErrNotFound
+		case v.moving != nil:
+			return busyError{v.moving}
+		}
+		boot := now + int64(c.m.w.jitter(c.m.w.timing.Boot, v.spec.Identity, "boot"))
+		return c.m.commit(&record{Op: opReset, VM: id, BootAt: boot})
+	})
+}
+
 // Resume has a paused guest go on: one that arrived so, or the source of a migration that has ended.
 func (c *conn) Resume(ctx context.Context, id string) error {
 	return c.do(ctx, CallResume, id, 0, func(int64) error {

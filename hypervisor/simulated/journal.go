@@ -38,6 +38,7 @@ const (
 	opBalloon  op = "balloon"
 	opMove     op = "move"
 	opResume   op = "resume"
+	opReset    op = "reset"
 	opOff      op = "off"
 	opOn       op = "on"
 )
@@ -57,6 +58,7 @@ type record struct {
 	CPU    *hypervisor.CPU `json:"cpu,omitempty"`
 	Bytes  int64           `json:"bytes,omitempty"`
 	GoneAt int64           `json:"goneAt,omitempty"`
+	BootAt int64           `json:"bootAt,omitempty"`
 	To     string          `json:"to,omitempty"`
 	Paused bool            `json:"paused,omitempty"` // it arrives paused
 	Source source          `json:"source,omitempty"` // what is left where it came from
@@ -136,7 +138,7 @@ func (m *machine) apply(r *record) error {
 		v = m.byName[r.Name]
 	}
 	switch r.Op {
-	case opEnd, opStop, opCPU, opBalloon, opMove, opResume:
+	case opEnd, opStop, opCPU, opBalloon, opMove, opResume, opReset:
 		if v == nil {
 			return fmt.Errorf("%s of VM %q: %w", r.Op, r.VM+r.Name, hypervisor.ErrNotFound)
 		}
@@ -188,8 +190,8 @@ func (m *machine) apply(r *record) error {
 		}
 		to.advance(m.at)
 		return to.take(v, m, r)
-	case opResume:
-		m.resume(v)
+	case opResume, opReset:
+		m.goOn(v, r)
 	case opOff:
 		for len(m.vms) > 0 {
 			m.remove(m.vms[0], "", "")

@@ -121,6 +121,28 @@ func (m *machine) resume(v *vm) {
 	m.notify(hypervisor.Resumed, v, "unpaused")
 }
 
+// goOn has a guest resume or boot again, as the record says.
+func (m *machine) goOn(v *vm, r *record) {
+	if r.Op == opResume {
+		m.resume(v)
+		return
+	}
+	m.reset(v, r.BootAt)
+}
+
+// reset has a guest boot again, until bootAt. Its balloon is let go.
+func (m *machine) reset(v *vm, bootAt int64) {
+	v.fold(m.at)
+	v.bootAt, v.balloon, v.balloonAt = bootAt, v.spec.Memory, m.at
+	if v.goneAt != never {
+		v.goneAt = max(v.goneAt, bootAt)
+	}
+	m.changed()
+	m.armStop(v)
+	m.armBalloon(v)
+	m.armMemory(v)
+}
+
 // endsAt is when the guest will be off, as things stand.
 func (v *vm) endsAt() int64 {
 	if v.paused {

@@ -46,6 +46,7 @@ func (s *sim) watch(ctx context.Context) {
 		s.audit()
 		s.watchFreeze()
 		s.watchPlans()
+		s.watchOrders()
 		s.watchRightsize()
 		s.watchWaits()
 		for _, name := range s.order {
@@ -306,6 +307,8 @@ func (s *sim) unsettled() string {
 		}
 		delete(there[vm.Host], vm.ID)
 		switch {
+		case vm.Order.Reset.Pending():
+			return fmt.Sprintf("VM %s is to be reset: %+v", vm.Name, vm.Order.Reset)
 		case vm.MovingTo != "":
 			return fmt.Sprintf("VM %s moves from %s to %s: %+v; it runs on the one: %v, on the other: %v", vm.Name, vm.Host, vm.MovingTo, vm, runs,
 				there[vm.MovingTo][vm.ID] == vm.Generation)

@@ -376,6 +376,17 @@ func (y struckHost) Stop(ctx context.Context, id string) error {
 	})
 }
 
+func (y struckHost) Reset(ctx context.Context, id string, generation uint64) error {
+	return y.do(ctx, simulated.CallReset, func(ctx context.Context) error {
+		err := y.Host.Reset(ctx, id, generation)
+		if err == nil {
+			y.p.h.s.wasReset(id)
+		}
+		y.p.h.s.note("%s: reset %s generation %d: %v", y.p.h.name, id, generation, err)
+		return err
+	})
+}
+
 func (y struckHost) Destroy(ctx context.Context, id string) error {
 	return y.do(ctx, simulated.CallDestroy, func(ctx context.Context) error {
 		err := y.Host.Destroy(ctx, id)

@@ -124,6 +124,10 @@ func randomScript(o *options, long time.Duration) {
 	for at := 15*time.Second + time.Duration(lost.Int64N(int64(15*time.Second))); at < long; at += 15*time.Second + time.Duration(lost.Int64N(int64(45*time.Second))) {
 		add(at, "lose", fmt.Sprintf("h%d", 1+lost.IntN(o.hosts)), fmt.Sprint(1+lost.IntN(2)))
 	}
+	one := seeded(o.seed, 6)
+	for at := 14*time.Second + time.Duration(one.Int64N(int64(6*time.Second))); at < long; at += time.Second + time.Duration(one.Int64N(int64(9*time.Second))) {
+		add(at, "order", []string{"stop", "start", "start", "restart", "reset", "migrate"}[one.IntN(6)])
+	}
 	slices.SortStableFunc(o.script, func(a, b step) int { return int(a.at - b.at) })
 	o.script = slices.DeleteFunc(o.script, func(p step) bool { return p.at > long+70*time.Second })
 	if saved && o.seed%5 == 2 { // in the end, as no other fault may start a server that is yet to lose its disk

@@ -251,6 +251,8 @@ func (s *sim) ask(p step, a, b string) error {
 		return fmt.Errorf("refused again and again")
 	case "move":
 		return s.move(a, b)
+	case "order":
+		return s.orderVM(a)
 	case "drain", "undrain", "rebalance":
 		return s.plan(p, a, b)
 	case "cordon", "uncordon":

@@ -92,6 +92,8 @@ type sim struct {
 	furthest    uint64 // index that any server was seen at
 	saved       []byte
 	sent        map[string]int64 // bytes, by move plan, as the hypervisors know it
+	resets      map[string]int   // made, by VM id
+	up          map[string]bool  // VMs that were seen to run though they were stopped alone, by id and generation
 	unexplained map[string]bool  // what waited for too long without a reason
 
 	logs []*quota.Log // of each cluster that was made, the last one last
@@ -106,7 +108,7 @@ type outcome struct {
 
 // play a run, in simulated time. It returns all violations that were found.
 func play(t *testing.T, o options) outcome {
-	s := &sim{o: o, servers: map[string]*server{}, hosts: map[string]*host{}, counts: map[string]int{}, sent: map[string]int64{}, unexplained: map[string]bool{},
+	s := &sim{o: o, servers: map[string]*server{}, hosts: map[string]*host{}, counts: map[string]int{}, sent: map[string]int64{}, resets: map[string]int{}, up: map[string]bool{}, unexplained: map[string]bool{},
 		history: &history{byName: map[string][]porcupine.Operation{}, answer: map[string]int{}}}
 	s.bubbled(t, func() {
 		s.ctx, s.cancel = context.WithCancel(context.Background())

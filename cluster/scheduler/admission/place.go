@@ -16,6 +16,8 @@ type Answer struct {
 	Queued bool
 	// Unchanged is the VC where it already is what the request asks for: there is nothing to plan.
 	Unchanged *state.VC
+	// VM is the one that the request is about, as the plan makes it; nil: the whole VC.
+	VM *state.VM
 }
 
 // Create answers a request for a new VC. vc is complete (ids and defaults filled in) except for its allocations.
@@ -24,9 +26,9 @@ func Create(s *state.Snapshot, vc state.VC, env placement.Env) Answer {
 	return place(s, vc, 0, "create", env)
 }
 
-// Start answers a request to run a VC that is stopped or has VMs that failed.
+// Start answers a request to run a VC that is stopped or has VMs that failed or were stopped alone.
 func Start(s *state.Snapshot, vc state.VC, env placement.Env) Answer {
-	vc.Goal = state.GoalRun
+	vc.Goal, env.StartStopped = state.GoalRun, true
 	return place(s, vc, vc.ModifyIndex, "start", env)
 }
 
@@ -60,6 +62,11 @@ func problemOf(s *state.Snapshot, vc state.VC, env placement.Env, wanted, leavin
 	}
 	p := newProblem(s, skip...)
 	p.CloseHosts(env.Unavailable)
+	if env.StartStopped {
+		for _, vm := range s.VMsOf(vc.ID) {
+			p.Release(vm)
+		}
+	}
 	vc = placement.WithoutEstimates(vc, wanted)
 	byGroup := map[string][]state.VM{}
 	for _, vm := range wanted {

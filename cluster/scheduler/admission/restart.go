@@ -121,7 +121,7 @@ func (p *problem) addLost(s *state.Snapshot, vc state.VC, lost []state.VM) map[s
 			}
 			if again, is := chosen[vm.ID]; is {
 				vms = append(vms, again)
-			} else if vm.ConsumesResources() && vm.Goal == state.GoalRun {
+			} else if vm.ConsumesResources() && vm.ToRun() {
 				vms = append(vms, vm)
 			}
 		}

@@ -111,7 +111,7 @@ type builder struct {
 	overhead int64 // bytes that a VM costs beyond its own memory, the largest of all hosts
 }
 
-// addHosts adds all hosts, less what VMs take that stop.
+// addHosts adds all hosts, less what VMs take that stop, and the memory that is kept for those that were stopped alone.
 func (f *builder) addHosts() {
 	for i, h := range f.hosts {
 		f.index[h.Name] = i
@@ -122,7 +122,7 @@ func (f *builder) addHosts() {
 		why := placement.ClosedFor(h, f.env.Unavailable)
 		f.Hosts = append(f.Hosts, migration.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory), Cordoned: h.Cordoned || why != "", Unavailable: why})
 		for _, vm := range f.s.VMsOn(h.Name) {
-			if vm.ConsumesResources() && (vm.Phase == state.Stopping || vm.Goal != state.GoalRun) {
+			if vm.ConsumesResources() && (vm.Phase == state.Stopping || vm.Goal != state.GoalRun) || vm.KeepsMemory() {
 				vc, _ := f.s.VC(vm.VC)
 				g, _ := vc.GroupOf(vm)
 				f.take(i, vm.ChargeOn(h, g))

@@ -25,6 +25,8 @@ type Env struct {
 	Pools Pools
 	// Period is the time between evaluations of needs, by default a minute: reports of hosts count only for a few periods.
 	Period time.Duration
+	// StartStopped: VMs that were stopped alone start with their VC.
+	StartStopped bool
 	// Advise says what moves would make room for a VC that does not fit; "" = none are known to. nil: no advice is given.
 	Advise func(s *state.Snapshot, vc state.VC) string
 }

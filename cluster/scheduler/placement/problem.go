@@ -52,8 +52,8 @@ func (r *GroupRef) Members() []state.VM { return r.VMs[:r.real] }
 // NewProblem has every VM that is to run and takes CPU and memory, at its place. skip are the ids of VCs that the caller adds in
 // their new form.
 //
-// Hosts offer what they may use, less what stopping VMs still take, less memory charged beyond the targets, less the reserve
-// for VMs that grow back.
+// Hosts offer what they may use, less what stopping VMs still take, less the memory of those that were stopped alone, less memory
+// charged beyond the targets, less the reserve for VMs that grow back.
 //
 // A VM that moves is charged to both hosts, and its whole group keeps its share: a cap cannot be changed meanwhile, and VMs of
 // a group have equal ones. A VM that is about to move is charged to both hosts, too, but may be given another share first.
@@ -70,7 +70,7 @@ func NewProblem(s *state.Snapshot, skip ...string) *Problem {
 		free := h.Usable()
 		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory), Cordoned: h.Cordoned})
 		for _, vm := range s.VMsOn(h.Name) {
-			if vm.ConsumesResources() && vm.Phase == state.Stopping {
+			if vm.ConsumesResources() && vm.Phase == state.Stopping && !vm.Order.Restart || vm.KeepsMemory() {
 				p.take(i, vm, state.Group{})
 			}
 		}
@@ -122,7 +122,7 @@ func (p *Problem) CloseHosts(unavailable map[string]string) {
 func (p *Problem) addLive(s *state.Snapshot, vc state.VC) {
 	live := map[string][]state.VM{}
 	for _, vm := range s.VMsOf(vc.ID) {
-		if vm.Goal == state.GoalRun && vm.ConsumesResources() {
+		if vm.ToRun() && vm.ConsumesResources() {
 			live[vm.Group] = append(live[vm.Group], vm)
 		}
 	}
@@ -135,13 +135,13 @@ func (p *Problem) addLive(s *state.Snapshot, vc state.VC) {
 			continue
 		}
 		p.add(vc, g, vms, floor, false)
-		if slices.ContainsFunc(vms, func(vm state.VM) bool { return vm.MovingTo != "" }) {
+		if slices.ContainsFunc(vms, func(vm state.VM) bool { return vm.MovingTo != "" || vm.Order.Restart }) {
 			p.freeze(len(p.Groups) - 1)
 		}
 	}
 }
 
-// freeze freezes the share of a group some VM of which moves: it is subtracted from its hosts, and the group needs no CPU any
+// freeze freezes the share of a group some VM of which moves, or shuts down to start again: it is subtracted from its hosts, and the group needs no CPU any
 // more.
 func (p *Problem) freeze(i int) {
 	ref, g := &p.Refs[i], &p.Groups[i]
@@ -153,6 +153,13 @@ func (p *Problem) freeze(i int) {
 		}
 	}
 	g.CPU, g.MinYield, g.RequiredYield = 0, 0, 0
+}
+
+// Release gives back the memory that a host keeps for a VM that was stopped alone, and that is to start.
+func (p *Problem) Release(vm state.VM) {
+	if at, ok := p.index[vm.Host]; ok && vm.KeepsMemory() {
+		p.Hosts[at].Memory += float64(vm.ChargeOn(p.Rows[at], state.Group{}).Memory)
+	}
 }
 
 // At is the position of a host.

@@ -10,12 +10,18 @@ import (
 
 // WantedVMs returns the VMs that vc is to have: of its present ones those with the lowest numbers, and new ones under the
 // lowest numbers that are free. A number is free once the VM that had it is gone from its host. A VM that is to be placed has
-// Host "".
+// Host "". VMs that were stopped alone are left out, unless env says that they start as well.
 func WantedVMs(s *state.Snapshot, vc state.VC, env Env) []state.VM {
 	var out []state.VM
 	for _, g := range vc.Groups {
 		kept, used := keptVMs(s, vc, g)
 		for _, vm := range kept {
+			if vm.Order.StoppedBy != "" && vm.Goal == state.GoalStop {
+				if !env.StartStopped {
+					continue
+				}
+				vm.Order, vm.ChargedMemory = state.VMOrder{}, 0 // see Problem.Release
+			}
 			if !vm.ConsumesResources() && !KeepsPlace(s, g) {
 				vm.Host = "" // nothing binds it to the host it was on
 			}

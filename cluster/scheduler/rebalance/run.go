@@ -108,6 +108,8 @@ func (r *Runner) Replan(ctx context.Context, s *state.Snapshot, env placement.En
 		}
 	case state.MovesMemory:
 		instead.Reason = "where memory is short still, rightsizing plans again"
+	case state.MovesOne:
+		instead.Reason = "it was one move that a user asked for: ask again"
 	default:
 		instead.Reason = "the caller that asked for it has to continue it"
 	}

@@ -21,7 +21,7 @@ func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in O
 	for _, h := range s.Hosts() {
 		index[h.Name] = len(p.Hosts)
 		free := h.Usable()
-		p.Hosts = append(p.Hosts, solver.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory)})
+		p.Hosts = append(p.Hosts, solver.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory - s.KeptMemory(h.Name))})
 		overhead = append(overhead, float64(h.VMOverhead))
 	}
 	vcs := s.VCs()
