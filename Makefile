@@ -59,7 +59,7 @@ test: setup ## all tests, those on real libvirt and QEMU included
 ci: build test-ci demo ## all that must pass: lint, build, tests with the race detector, fuzzing, demo
 
 .PHONY: test-ci
-test-ci: setup-lint setup
+test-ci: setup-lint setup-browser setup
 	@scripts/test.sh lint race fuzz programs real
 
 # Without a limit of go test's: each wait of the run has its own.
@@ -108,6 +108,14 @@ test-packages: packages ## looks into the packages, installs and removes them in
 .PHONY: test-machines
 test-machines: packages machine-image ## a whole Debian under emulation, with KVM, cgroup v2, systemd and a watchdog that resets it: RUN=TestVcd: one test; SHORT=1 leaves out some checks, and says which
 	@EVENKEEL_MACHINES=1 $(GO) test -tags $(EVENKEEL_TAGS) -count 1 -timeout 0 -v $(if $(SHORT),-short) $(if $(RUN),-run '$(RUN)') ./test/machines
+
+.PHONY: setup-browser
+setup-browser:
+	@scripts/setup.sh browser
+
+.PHONY: test-browser
+test-browser: setup-browser ## the dashboard in a real Chromium, against servers with simulated hosts
+	@CI=true $(GO) test -tags $(EVENKEEL_TAGS) -count 1 ./test/browser
 
 .PHONY: setup-machines
 setup-machines:

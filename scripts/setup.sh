@@ -1,8 +1,8 @@
 #!/bin/bash
-# setup.sh [lint|machines] brings a Debian machine to where Evenkeel can be built, tested
+# setup.sh [lint|machines|browser] brings a Debian machine to where Evenkeel can be built, tested
 # and shown: Debian packages, Go modules, the test guest. With "lint" it also
 # sees to what only make lint needs, with "machines" to what only make test-machines
-# needs. It asks nothing, installs only what is missing, and is done in a moment when all is there.
+# needs, with "browser" to the browser of test/browser. It asks nothing, installs only what is missing, and is done in a moment when all is there.
 #
 # Packages are installed only by root on Debian; else it lists what to install
 # and exits with status 1.
@@ -27,6 +27,7 @@ packages=(
 case ${1:-} in
 lint) packages+=(shellcheck) ;;
 machines) packages+=(debootstrap e2fsprogs openssh-client) ;; # the disk of the test machine, and commands in it
+browser) packages+=(chromium) ;;
 esac
 
 say() { echo "setup: $*"; }

@@ -4,7 +4,7 @@
 #   unit   packages that need no hypervisor
 #   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo, not on the
 #          packages that decide: none of them starts a goroutine, a house rule, and not on whole clusters)
-#   programs  vcctl, with the race detector, and beside it what links libvirt, vcd above all, and test/attack: their tests run
+#   programs  vcctl, with the race detector, and beside it what links libvirt, vcd above all, test/attack and test/browser: their tests run
 #          servers in real time, and want the CPU that labs take
 #   real   packages whose tests drive the real libvirt and QEMU, that of this machine and that of Debian's backports: chaos
 #          beside what measures no CPU, then what measures it, alone
@@ -44,6 +44,9 @@ measure=$'evenkeel/hypervisor/libvirt\nevenkeel/test/rightsizing'
 
 # It checks how soon servers answer, so that it must not run at a lower priority, nor beside labs.
 attack=evenkeel/test/attack
+
+# It waits for a browser, in real time.
+browser=evenkeel/test/browser
 
 # Packages that link the libvirt binding, themselves or in their tests.
 cgo=$(go list -tags "$tags" -f '{{.ImportPath}} {{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}} ' ./... |
@@ -178,13 +181,14 @@ run() {
 		stage lint scripts/lint.sh
 		;;
 	unit)
-		stage "unit tests" go_test < <(without "$real_paths"$'\n'"$attack" <<<"$all")
+		stage "unit tests" go_test < <(without "$real_paths"$'\n'"$attack"$'\n'"$browser" <<<"$all")
 		stage "attacks on servers" go_test -count 1 <<<"$attack"
+		stage "the dashboard in a browser" go_test -count 1 <<<"$browser"
 		;;
 	race)
 		# Twice as much garbage saves a tenth of the CPU under the detector. Not where vcd runs, which paces its collector itself.
 		GOGC=200 stage "unit tests, race detector" go_test -race -skip "$plain_tests" \
-			< <(without "$real_paths"$'\n'"$cgo"$'\n'"$pure"$'\n'"$whole"$'\n'"$attack"$'\n'"$plain"$'\nevenkeel/cmd/vcctl' <<<"$all")
+			< <(without "$real_paths"$'\n'"$cgo"$'\n'"$pure"$'\n'"$whole"$'\n'"$attack"$'\n'"$browser"$'\n'"$plain"$'\nevenkeel/cmd/vcctl' <<<"$all")
 		stage "unit tests of what starts no goroutine" go_test < <(without "$real_paths" <<<"$pure"$'\n'"$plain")
 		stage "long replays" go_test -run "$plain_tests" <<<evenkeel/cmd/vcsim
 		stage "whole clusters without libvirt" go_test <<<"$whole"
@@ -198,6 +202,7 @@ run() {
 	servers)
 		stage "unit tests of what links libvirt" go_test < <(without "$real_paths" <<<"$cgo")
 		stage "attacks on servers" go_test -count 1 <<<"$attack"
+		stage "the dashboard in a browser" go_test -count 1 <<<"$browser"
 		;;
 	real)
 		side chaos

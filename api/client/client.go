@@ -73,6 +73,8 @@ type Config struct {
 	Patience time.Duration
 	// Dial makes the connections; nil: from this machine, as usual.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Transport carries the requests; nil: connections that the client makes.
+	Transport http.RoundTripper
 }
 
 // Client of one cluster. Safe for concurrent use.
@@ -120,6 +122,9 @@ func New(c Config) (*Client, error) {
 	}
 	noRedirects := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	all := &servers{addresses: addresses, transport: transport, patience: c.Patience}
+	if c.Transport != nil {
+		all.transport = c.Transport
+	}
 	token := c.Credentials
 	if token == nil {
 		token = func(context.Context) (string, error) { return c.Token, nil }

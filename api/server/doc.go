@@ -3,6 +3,6 @@
 // or into a problem document (RFC 9457) that names the field at fault.
 //
 // It decides nothing about virtual clusters, keeps no state of its own besides
-// counters, and never answers without a token but for /livez, /readyz and /v1/auth.
+// counters, and never answers without a token but for /livez, /readyz, /v1/auth and the log-in of the dashboard (api/ui).
 // The OpenAPI document at /openapi.json is made from this code.
 package server

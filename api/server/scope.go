@@ -179,13 +179,12 @@ func (x scopedView) call(p CallParams, full string) (leader.Call, error) {
 	return c, nil
 }
 
-// key is the idempotency key of a request among those of all tenants. A header holds no control character, so that no key of one
-// tenant is that of another. A tenant that is made again under the name of a deleted one has keys of its own.
+// key is the idempotency key of a request among those of all tenants.
 func (sc scope) key(key string) string {
 	if key == "" || sc.tenant == state.DefaultTenant || sc.tenant == "" {
 		return key
 	}
-	return fmt.Sprintf("%s.%d\x1f%s", sc.tenant, sc.since, key)
+	return state.KeyOfTenant(sc.tenant, sc.since, key)
 }
 
 func (x scopedView) vcs() []state.VC {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"evenkeel/api/ui"
 	"evenkeel/api/v1"
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/audit"
@@ -86,6 +88,7 @@ type Server struct {
 	log     *slog.Logger
 	mux     *recordingMux
 	handler http.Handler
+	pages   http.Handler // the dashboard, which asks handler
 	metrics *metrics
 	buffers *buffers
 	live    liveRequests
@@ -169,6 +172,7 @@ func New(c Cluster, o Options) *Server {
 
 	// What a stranger sends is neither read nor forwarded: the caller is authenticated first, by a token or, to join, a join token.
 	s.handler = s.identify(s.observe(s.audited(s.authenticate(s.admitJoin(s.readBody(s.lead(s.readLarge(http.HandlerFunc(s.route)))))))))
+	s.pages = ui.New(s.handler, s.log)
 	return s
 }
 
@@ -180,7 +184,13 @@ where nothing was left to do: a dry run, an idempotency key used before. Reads a
 ` + "`consistency=stale`" + ` is asked for. CPU is in cores, memory in bytes.`
 
 // ServeHTTP implements http.Handler.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, ui.Root) {
+		s.pages.ServeHTTP(w, r)
+		return
+	}
+	s.handler.ServeHTTP(w, r)
+}
 
 // Drain ends event streams, consoles and long polls, for good.
 func (s *Server) Drain() { s.drain.Do(func() { close(s.draining) }) }

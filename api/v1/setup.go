@@ -44,7 +44,9 @@ type Member struct {
 	Address  string    `json:"address" doc:"Where other members reach it."`
 	Version  string    `json:"version,omitempty" doc:"Of its software: a server's as the leader recorded it; of a member that is an agent alone, what it says in gossip, a hint. Empty if it is not known."`
 	JoinedAt time.Time `json:"joinedAt" doc:"When it was let in."`
-	Gossip   string    `json:"gossip" doc:"there, or silent: a hint of the members' own talk, never proof."`
+	// CertificateUntil is zero where the cluster issued it none.
+	CertificateUntil time.Time `json:"certificateUntil,omitzero" doc:"When its newest certificate of the cluster's CA expires; it is renewed before. Left out with a PKI of your own."`
+	Gossip           string    `json:"gossip" doc:"there, or silent: a hint of the members' own talk, never proof."`
 	// Of a server.
 	Leader  bool    `json:"leader,omitempty" doc:"Whether it leads."`
 	Voter   bool    `json:"voter,omitempty" doc:"Whether it votes."`

@@ -21,7 +21,6 @@ var (
 const (
 	keepEvents     = 10_000
 	keepOperations = 10_000
-	keepRemembered = 24 * time.Hour
 	keepRevoked    = 7 * 24 * time.Hour // beyond the end of what was revoked
 	forgetEvery    = 256                // log entries, between two looks at what is too old
 )
@@ -83,7 +82,7 @@ func (s *Store) applySome(entries []Entry, out []error) (n int) {
 			}
 			w.finish()
 		}
-		w.index, w.at = last.index, last.at
+		w.index, w.at, w.version = last.index, last.at, last.version
 		w.finish()
 	}
 	w.txn.Commit()
@@ -170,20 +169,6 @@ func (w *writer) forget() {
 	w.forgetParts()
 	w.forgetRemembered()
 	w.forgetOperations()
-}
-
-// forgetRemembered drops the keys of requests that are too old. There may be very many: it reads only those that are old.
-func (w *writer) forgetRemembered() {
-	var rows []*Remembered
-	each(w.read(), func(r *Remembered) bool {
-		if w.at.Sub(r.At) > keepRemembered {
-			rows = append(rows, r)
-		}
-		return seconds(r.At) <= seconds(w.at.Add(-keepRemembered))
-	}, tIdem, "age")
-	for _, r := range rows {
-		w.drop(tIdem, r)
-	}
 }
 
 // forgetRows drops the rows of a table that are too old. It reads them in place: most are kept.

@@ -46,3 +46,6 @@ func Row(table string) any {
 	}
 	return row
 }
+
+// FairLimit is fairLimit.
+var FairLimit = fairLimit

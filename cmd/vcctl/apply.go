@@ -164,7 +164,7 @@ func fieldsText(fields []v1.FieldChange) string {
 			effect += "; " + vm.VM + " " + vm.Why
 		}
 		return []string{f.Field, short(f.From), short(f.To), effect}
-	})(fields, false)
+	}).text(fields, false)
 }
 
 // short keeps a value on the screen.

@@ -45,7 +45,7 @@ func (t *tool) authCommand() *cli.Command {
 			Name: "whoami", Usage: "show as whom the server sees you, and with which role", ArgsUsage: " ",
 			Action: t.ask("asking who you are", func(c *call) (any, view, error) {
 				self, err := c.api.Self(c.ctx)
-				return self, func(wide bool) string { return selfTable([]v1.Self{self}, wide) }, err
+				return self, func(wide bool) string { return selfTable.text([]v1.Self{self}, wide) }, err
 			}),
 			Description: "Example: vcctl auth whoami",
 		}},

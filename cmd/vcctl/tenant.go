@@ -29,8 +29,10 @@ func (t *tool) tenantCommand() *cli.Command {
 					"Names are DNS labels.\n\nExample: vcctl tenant create film --display-name 'Film school' --label site=north",
 			},
 			{
-				Name: "list", Usage: "list the tenants", ArgsUsage: " ", Flags: []cli.Flag{watchFlag},
-				Action:      t.ask("listing tenants", func(c *call) (any, view, error) { return tenantTable.answer(c.api.Tenants(c.ctx)) }),
+				Name: "list", Usage: "list the tenants", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, sortFlag, selectorFlag},
+				Action: t.ask("listing tenants", func(c *call) (any, view, error) {
+					return tenantTable.labelled(tenantLabels).answer(c.api.Tenants(c.ctx))
+				}),
 				Description: "A token of a tenant sees its own.\n\nExample: vcctl tenant list",
 			},
 			{
@@ -59,6 +61,8 @@ func (t *tool) tenantCommand() *cli.Command {
 		},
 	}
 }
+
+func tenantLabels(t v1.Tenant) []map[string]string { return []map[string]string{t.Labels} }
 
 var tenantTable = tableOf("NAME,STATE,DISPLAY NAME,MAX PRIORITY,CREATED", "LABELS", func(t v1.Tenant) []string {
 	return []string{t.Name, t.State, t.DisplayName, strconv.Itoa(t.MaxPriority), stamp(t.CreatedAt), labelsText(t.Labels)}

@@ -32,7 +32,7 @@ func (t *tool) tokenCommand() *cli.Command {
 				},
 			},
 			{
-				Name: "list", Usage: "list the tokens, without their secrets", ArgsUsage: " ", Flags: []cli.Flag{watchFlag},
+				Name: "list", Usage: "list the tokens, without their secrets", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, sortFlag},
 				Action:      t.ask("listing tokens", func(c *call) (any, view, error) { return tokenTable.answer(c.api.Tokens(c.ctx)) }),
 				Description: "Those of the cluster and of all tenants, or with --tenant of one. The last use is behind by up to 10 minutes.\n\nExample: vcctl token list",
 			},

@@ -43,6 +43,7 @@ ended are in step again. All processes share this machine, so that much else on 
 			&cli.Float64Flag{Name: "rate", Usage: "several servers: ask for `N` virtual clusters a second", Value: 200},
 			&cli.DurationFlag{Name: "during", Usage: "several servers: for `TIME`", Value: 40 * time.Second},
 			&cli.DurationFlag{Name: "life", Usage: "several servers: and delete each after `TIME`; 0: all of them afterwards, so that admissions are measured alone"},
+			&cli.DurationFlag{Name: "after", Usage: "several servers: measure memory once more `TIME` after all of these were deleted; 0: not"},
 			&cli.IntFlag{Name: "small", Usage: "several servers: of 1 to `N` VMs each", Value: 2},
 			&cli.Float64Flag{Name: "cpu", Usage: "several servers: mean need of a VM, `CORES`", Value: 0.7},
 			&cli.IntFlag{Name: "clients", Usage: "several servers: `N` connections of clients", Value: 64},

@@ -48,7 +48,7 @@ func many(c *cli.Context) (err error) {
 	}
 	f, err := manyhosts.Run(c.Context, manyhosts.Options{Dir: dir, Profile: c.String("profile"), Servers: c.Int("servers"), Hosts: c.Int("hosts"),
 		VMs: c.Int("vms"), Largest: c.Int("largest"), CPU: c.Float64("cpu"), Seed: c.Uint64("seed"), Steady: c.Duration("steady"), Rate: c.Float64("rate"),
-		During: c.Duration("during"), Life: c.Duration("life"), Small: c.Int("small"), Clients: c.Int("clients"), SampleEvery: c.Duration("sample-every"), Nice: c.Int("hosts-nice"), Progress: os.Stderr})
+		During: c.Duration("during"), Life: c.Duration("life"), After: c.Duration("after"), Small: c.Int("small"), Clients: c.Int("clients"), SampleEvery: c.Duration("sample-every"), Nice: c.Int("hosts-nice"), Progress: os.Stderr})
 	if c.Bool("json") {
 		err = errors.Join(err, f.JSON(c.App.Writer))
 	} else {

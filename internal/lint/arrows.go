@@ -19,16 +19,19 @@ var arrows = map[string][]string{
 	"forecast":  nil,
 
 	// Judge: what deciding that way would have come to. Only the simulator and the papers need this.
-	"sim/trace":    nil,                     // workloads that others measured and published, read from their formats
-	"sim/workload": {"sim/trace"},           // what arrives at a cluster, and what it really uses
-	"sim/ets":      nil,                     // exponential smoothing
-	"sim/baseline": {"forecast", "sim/ets"}, // forecasts that any cleverer one must beat
-	"sim/score":    {"forecast"},            // how well models predict a series
-	"sim/flex":     nil,                     // admission by measured load
+	"sim/trace":    nil,           // workloads that others measured and published, read from their formats
+	"sim/workload": {"sim/trace"}, // what arrives at a cluster, and what it really uses
+	"sim/ets":      nil,           // exponential smoothing
+	"sim/arima":    nil,
+	"sim/gp":       nil,
+	"sim/fitted":   {"forecast", "sim/arima", "sim/gp"}, // Pace's models
+	"sim/baseline": {"forecast", "sim/ets"},             // forecasts that any cleverer one must beat
+	"sim/score":    {"forecast"},                        // how well models predict a series
+	"sim/flex":     nil,                                 // admission by measured load
 	"sim/batch":    {"allocator", "migration"},
 	"sim/morpheus": {"sim/workload", "sim/batch", "cluster/scheduler/reservation", "forecast/..."},
 	"sim/signoff":  {"cluster/scheduler/reservation", "migration", "forecast/..."},
-	"sim/replay":   {"sim/workload", "sim/flex", "cluster/scheduler/reservation", "allocator/...", "migration", "forecast/..."},
+	"sim/replay":   {"sim/workload", "sim/flex", "sim/arima", "sim/gp", "cluster/scheduler/reservation", "allocator/...", "migration", "forecast/..."},
 
 	// Act: one interface in our own types, and what stands behind it.
 	"hypervisor":             nil,
@@ -73,6 +76,7 @@ var arrows = map[string][]string{
 	// Speak to people and programs.
 	"api/v1":     nil,
 	"api/client": {"api/v1"},
+	"api/ui":     {"api/v1", "api/client"},
 	"api/oidc":   {"cluster/state"},
 	// vcctl links it: nothing of the cluster.
 	"api/oidc/issuer": nil,

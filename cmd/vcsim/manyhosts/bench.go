@@ -38,6 +38,7 @@ type Options struct {
 	Rate        float64       // virtual clusters a second
 	During      time.Duration
 	Life        time.Duration // after which each of these is deleted; 0: when all were asked for
+	After       time.Duration // measure memory once more so long after all of these were deleted; 0: not
 	Small       int           // virtual clusters of 1 to so many VMs under load
 	Clients     int
 	SampleEvery time.Duration
@@ -86,7 +87,7 @@ func Run(ctx context.Context, o Options) (f *Measurements, err error) {
 	for _, step := range []struct {
 		name string
 		do   func(context.Context) error
-	}{{"servers", b.startServers}, {"hosts", b.startHosts}, {"fill", b.fill}, {"steady state", b.steady}, {"load", b.load}, {"restarts", b.restarts}} {
+	}{{"servers", b.startServers}, {"hosts", b.startHosts}, {"fill", b.fill}, {"steady state", b.steady}, {"load", b.load}, {"rest", b.rest}, {"restarts", b.restarts}} {
 		b.say("%s", step.name)
 		if err := step.do(ctx); err != nil {
 			return &b.f, fmt.Errorf("%s: %w", step.name, err)
@@ -392,6 +393,36 @@ func (b *bench) load(ctx context.Context) error {
 	l := b.f.Load
 	b.say("%.0f admissions a second, p50 %.0f ms, p99 %.0f ms, failed %v; CPU for each: %s", l.PerSecond, l.Millis.P50, l.Millis.P99, l.Failed, parts(b.f.LoadMillis, "%.1f ms"))
 	return errors.Join(err, b.disks())
+}
+
+// rest measures what memory the servers take when what was asked for under load is gone again.
+func (b *bench) rest(ctx context.Context) error {
+	if b.o.After <= 0 || b.f.Load.Asked == 0 {
+		return nil
+	}
+	return b.profiled("rest", func() error {
+		a, err := b.look()
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(b.o.After):
+		}
+		z, err := b.look()
+		if err != nil {
+			return err
+		}
+		r := &Rest{Seconds: z.at.Sub(a.at).Seconds(), RSS: map[string]float64{}}
+		r.CPU, _, _ = between(a, z)
+		for _, p := range b.servers {
+			r.RSS[p.name] = mib(z.by[p.name].rss)
+		}
+		b.f.Rest = r
+		b.say("%.0f s later: memory %s", r.Seconds, parts(r.RSS, "%.0f MiB"))
+		return nil
+	})
 }
 
 func (b *bench) disks() error {

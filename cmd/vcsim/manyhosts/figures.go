@@ -39,10 +39,18 @@ type Measurements struct {
 	LoadOthers  float64            `json:"loadOthersPercentOfMachine"`
 	LoadEntries float64            `json:"loadLogEntriesPerSecond"`
 	LoadRSS     map[string]float64 `json:"loadPeakRSSMiB"`
+	Rest        *Rest              `json:"rest,omitempty"`
 
 	Disk     map[string]Disk `json:"disk"`
 	Restarts []Restart       `json:"restarts"`
 	Doubled  []string        `json:"ranTwice"`
+}
+
+// Rest is what servers take for a while after all that was asked for under load is deleted, by server.
+type Rest struct {
+	Seconds float64            `json:"seconds"`
+	CPU     map[string]float64 `json:"cpuPercentOfOneCore"`
+	RSS     map[string]float64 `json:"rssMiB"` // at the end
 }
 
 // Disk of a server after the load.
@@ -95,6 +103,9 @@ func (f *Measurements) Write(out io.Writer) {
 		line("  asked again: %v; failed: %v; the same piece of work took %.1f ms of CPU before, %.1f ms meanwhile", l.Retried, l.Failed, f.Speed.Idle, f.Speed.Load)
 		line("  CPU %s; peak memory %s; %.0f log entries a second; others take %.0f%% of the machine", parts(f.LoadCPU, "%.0f%%"), parts(f.LoadRSS, "%.0f MiB"), f.LoadEntries, f.LoadOthers)
 		line("  CPU per admission, all that follows from it and the deletion included, steady state not: %s", parts(f.LoadMillis, "%.1f ms"))
+	}
+	if r := f.Rest; r != nil {
+		line("%.0f s after all of these were deleted: memory %s; CPU %s", r.Seconds, parts(r.RSS, "%.0f MiB"), parts(r.CPU, "%.1f%%"))
 	}
 	for i := range f.Servers {
 		name := fmt.Sprintf("s%d", i+1)

@@ -1,0 +1,131 @@
+// Keeps a page up to date: one stream of events for all tabs of a browser, a new look at the page after an event, more rows of a long
+// list as they come into view, and checks of a form while it is written. Each page works without it.
+"use strict";
+
+const policy = window.trustedTypes
+  ? trustedTypes.createPolicy("evenkeel", { createHTML: (text) => text })
+  : { createHTML: (text) => text };
+const main = document.getElementById("main");
+const lost = document.getElementById("connection");
+
+// load gets a page of this server as a document. A page of the log-in means that the session ended.
+async function load(address, options) {
+  const answer = await fetch(address, { ...options, headers: { Accept: "text/html" } });
+  if (new URL(answer.url).pathname === "/ui/login") {
+    location.assign(answer.url);
+    throw new Error("the session ended");
+  }
+  return new DOMParser().parseFromString(policy.createHTML(await answer.text()), "text/html");
+}
+
+// busy: the user writes in a form, or has rows loaded that a new look would drop.
+function busy() {
+  const at = document.activeElement;
+  return (at && at.matches("input, select, textarea") && main.contains(at)) || main.dataset.extended === "1" || !getSelection().isCollapsed;
+}
+
+let looking = false;
+let again = false;
+async function look() {
+  if (looking) {
+    again = true;
+    return;
+  }
+  looking = true;
+  try {
+    do {
+      again = false;
+      await new Promise((done) => setTimeout(done, 500));
+      if (document.hidden || busy()) continue;
+      const page = await load(location.href);
+      const next = page.getElementById("main");
+      if (next && !busy() && next.innerText !== main.innerText) {
+        const at = document.activeElement && document.activeElement.id;
+        main.replaceChildren(...next.childNodes);
+        if (at) document.getElementById(at)?.focus({ preventScroll: true });
+        arm();
+      }
+    } while (again);
+  } catch {
+    lost.hidden = false; // the stream says when the server is back
+  } finally {
+    looking = false;
+  }
+}
+
+// One tab has the stream; it tells the others. When it goes, the lock passes to another.
+const channel = new BroadcastChannel("evenkeel");
+function heard(what) {
+  lost.hidden = what !== "lost";
+  if (what !== "lost" && "live" in main.dataset) look();
+}
+channel.onmessage = (m) => heard(m.data);
+function say(what) {
+  channel.postMessage(what);
+  heard(what);
+}
+function follow() {
+  const stream = new EventSource("/ui/stream");
+  stream.onopen = () => say("back");
+  stream.onerror = () => {
+    say("lost");
+    if (stream.readyState === EventSource.CLOSED) setTimeout(() => load(location.href).then(() => { say("back"); follow(); }, () => follow()), 1000);
+  };
+  for (const kind of ["message", "gap"]) stream.addEventListener(kind, () => say("event"));
+}
+if (document.querySelector("header")) {
+  if ("live" in main.dataset) look(); // what happened since the page was made, and before this tab heard of events
+  navigator.locks.request("evenkeel stream", () => { follow(); return new Promise(() => {}); });
+  document.addEventListener("visibilitychange", () => { if (!document.hidden && "live" in main.dataset) look(); });
+}
+
+// More rows of a list, as its last row comes into view.
+const watcher = new IntersectionObserver(async (seen) => {
+  for (const { isIntersecting, target } of seen) {
+    if (!isIntersecting) continue;
+    watcher.unobserve(target);
+    const page = await load(target.dataset.more);
+    const rows = page.querySelector("[data-rows]");
+    main.dataset.extended = "1";
+    target.replaceWith(...rows.children);
+    arm();
+  }
+}, { rootMargin: "600px" });
+
+function arm() {
+  for (const row of main.querySelectorAll("[data-more]")) watcher.observe(row);
+}
+arm();
+
+// A search shows what it finds while it is written.
+let typing;
+document.addEventListener("input", (e) => {
+  const form = e.target.closest("form");
+  if (!form) return;
+  clearTimeout(typing);
+  typing = setTimeout(async () => {
+    if ("search" in form.dataset) {
+      const address = new URL(location.pathname, location.origin);
+      address.search = new URLSearchParams(new FormData(form));
+      const page = await load(address);
+      history.replaceState(null, "", address);
+      delete main.dataset.extended;
+      main.querySelector("[data-rows]").replaceChildren(...page.querySelector("[data-rows]").children);
+      form.querySelector("[role=status]").textContent = page.querySelector("[data-search] [role=status]").textContent;
+      arm();
+    } else if ("check" in form.dataset) {
+      const body = new URLSearchParams(new FormData(form));
+      body.set("dry", "1");
+      const page = await load(form.action, { method: "POST", body });
+      const found = page.querySelector("#problem, #dry");
+      form.querySelector("#result").replaceChildren(...(found ? [found] : []));
+    }
+  }, 400);
+});
+
+document.addEventListener("click", (e) => {
+  const button = e.target.closest("button");
+  if (!button) return;
+  if (button.dataset.copy) navigator.clipboard.writeText(button.dataset.copy).then(() => { button.textContent = "Copied"; });
+  if (button.dataset.confirm && !confirm(button.dataset.confirm)) e.preventDefault();
+});

@@ -1,0 +1,95 @@
+package ui
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strings"
+
+	"evenkeel/api/client"
+	"evenkeel/api/v1"
+)
+
+// cookie holds the token of a session. No script can read it, no other site makes a browser send it, and the browser forgets it when it
+// ends. The API takes no cookies, so that a page of another site can do nothing with one.
+const cookie = "__Host-evenkeel"
+
+// maxToken is the longest token of a session, bytes.
+const maxToken = 4 << 10
+
+// maxLogin is the most that a stranger may send, bytes: a token and the page to return to, as a form.
+const maxLogin = 16 << 10
+
+func session(r *http.Request) string {
+	c, err := r.Cookie(cookie)
+	if err != nil || len(c.Value) > maxToken {
+		return ""
+	}
+	return c.Value
+}
+
+func endSession(w http.ResponseWriter) {
+	http.SetCookie(w, &http.Cookie{Name: cookie, Path: "/", MaxAge: -1, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+}
+
+// formToken is in each form of a session: who can make it has the token.
+func formToken(token string) string {
+	h := hmac.New(sha256.New, []byte(token))
+	h.Write([]byte("forms of the dashboard"))
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// checkForm reads the form of a request, which must come from a page of this session.
+func (v *visit) checkForm() error {
+	if err := v.r.ParseForm(); err != nil {
+		return refuse(http.StatusRequestEntityTooLarge, "The form was not read", err.Error())
+	}
+	if !hmac.Equal([]byte(v.r.PostForm.Get("form")), []byte(v.form)) {
+		return refuse(http.StatusForbidden, "The form is of another session", "load the page again, and send it again")
+	}
+	return nil
+}
+
+func refuse(status int, title, detail string) error {
+	return &client.Error{Problem: v1.Problem{Status: status, Title: title, Detail: detail}}
+}
+
+type loginData struct {
+	Next  string
+	Ended bool
+}
+
+func (u *UI) showLogin(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	v := &visit{w: w, r: r, Title: "Log in", Data: loginData{Next: q.Get("next"), Ended: q.Has("ended")}}
+	u.render(v, http.StatusOK, "login")
+}
+
+// login takes a token as the session's, if the API does.
+func (u *UI) login(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
+	token := strings.TrimSpace(r.PostFormValue("token"))
+	next := r.PostFormValue("next")
+	v := &visit{w: w, r: r, Title: "Log in", Data: loginData{Next: next}}
+	if token == "" || len(token) > maxToken || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		v.Problem = &v1.Problem{Title: "That is no token", Detail: "paste all of it, as vcctl token create printed it"}
+		u.render(v, http.StatusUnprocessableEntity, "login")
+		return
+	}
+	if _, err := u.client(w, r, token).Self(r.Context()); err != nil {
+		v.Problem = problemOf(err)
+		u.render(v, v.Problem.Status, "login")
+		return
+	}
+	http.SetCookie(w, &http.Cookie{Name: cookie, Value: token, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	if !within(next) {
+		next = Root
+	}
+	http.Redirect(w, r, next, http.StatusSeeOther)
+}
+
+func (u *UI) logout(w http.ResponseWriter, r *http.Request) {
+	endSession(w)
+	http.Redirect(w, r, "/ui/login", http.StatusSeeOther)
+}

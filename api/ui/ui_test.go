@@ -1,0 +1,213 @@
+package ui_test
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"evenkeel/api/ui"
+	"evenkeel/api/v1"
+	"evenkeel/test/scratch"
+	"evenkeel/test/site"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// visitor is a browser without scripts.
+type visitor struct {
+	t    *testing.T
+	http *http.Client
+	base string
+}
+
+func visit(t *testing.T) *visitor {
+	t.Helper()
+	s, err := site.New(site.Options{Dir: scratch.Dir(t), Hosts: 1, CPU: 4, Memory: 8 << 30})
+	must(t, err)
+	t.Cleanup(func() { must(t, s.Close()) })
+	must(t, s.Servers(t.Context(), 1))
+	jar, err := cookiejar.New(nil)
+	must(t, err)
+	tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the server of the test
+	t.Cleanup(tr.CloseIdleConnections)
+	return &visitor{t: t, base: "https://" + s.Address("h1"), http: &http.Client{Jar: jar, Transport: tr}}
+}
+
+func (v *visitor) do(r *http.Request, err error) (*http.Response, string) {
+	v.t.Helper()
+	must(v.t, err)
+	resp, err := v.http.Do(r)
+	must(v.t, err)
+	defer resp.Body.Close() //nolint:errcheck // read to its end
+	b, err := io.ReadAll(resp.Body)
+	must(v.t, err)
+	return resp, string(b)
+}
+
+func (v *visitor) get(path string) (*http.Response, string) {
+	v.t.Helper()
+	return v.do(http.NewRequestWithContext(v.t.Context(), http.MethodGet, v.base+path, nil))
+}
+
+func (v *visitor) post(path string, form url.Values, header ...string) (*http.Response, string) {
+	v.t.Helper()
+	r, err := http.NewRequestWithContext(v.t.Context(), http.MethodPost, v.base+path, strings.NewReader(form.Encode()))
+	must(v.t, err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	return v.do(r, nil)
+}
+
+var formField = regexp.MustCompile(`name="form" value="([0-9a-f]{64})"`)
+
+// TestForms: a form needs the session's own field and page, and a check changes nothing.
+func TestForms(t *testing.T) {
+	t.Parallel()
+	v := visit(t)
+	resp, text := v.post("/ui/login", url.Values{"token": {site.Token}, "next": {"/ui/new"}})
+	if resp.StatusCode != http.StatusOK || resp.Request.URL.Path != "/ui/new" {
+		t.Fatalf("%s at %s: %s", resp.Status, resp.Request.URL, text)
+	}
+	field := formField.FindStringSubmatch(text)
+	if field == nil {
+		t.Fatalf("no field in %s", text)
+	}
+	file := "name: web\ngroups:\n  - {name: vm, count: 2, cpu: 1, memory: 512MiB, image: tiny}\n"
+	for _, c := range []struct {
+		what   string
+		form   url.Values
+		header []string
+		status int
+		says   string
+	}{
+		{"no field", url.Values{"file": {file}}, nil, http.StatusForbidden, "another session"},
+		{"a wrong field", url.Values{"file": {file}, "form": {strings.Repeat("0", 64)}}, nil, http.StatusForbidden, "another session"},
+		{"from another site", url.Values{"file": {file}, "form": field[1:]}, []string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden, ""},
+		{"from another origin", url.Values{"file": {file}, "form": field[1:]}, []string{"Origin", "https://elsewhere.example"}, http.StatusForbidden, ""},
+		{"no VC file", url.Values{"file": {"name: ["}, "form": field[1:]}, nil, http.StatusUnprocessableEntity, "Invalid request"},
+		{"too long", url.Values{"file": {strings.Repeat("x", 2<<20)}, "form": field[1:]}, nil, http.StatusRequestEntityTooLarge, ""},
+		{"a check", url.Values{"file": {file}, "form": field[1:], "dry": {"1"}}, nil, http.StatusOK, "Nothing was changed"},
+	} {
+		resp, text := v.post("/ui/new", c.form, c.header...)
+		if resp.StatusCode != c.status || !strings.Contains(text, c.says) {
+			t.Errorf("%s: %s: %s", c.what, resp.Status, text)
+		}
+		if resp, _ := v.get("/ui/virtual-clusters/web"); resp.StatusCode != http.StatusNotFound {
+			t.Fatalf("%s: %s", c.what, resp.Status)
+		}
+	}
+	if resp, text := v.post("/ui/new", url.Values{"file": {file}, "form": field[1:]}); resp.StatusCode != http.StatusOK || resp.Request.URL.Path != "/ui/virtual-clusters/web" {
+		t.Errorf("%s at %s: %s", resp.Status, resp.Request.URL, text)
+	}
+}
+
+// TestStrangers get the log-in and the program's own files. Nothing of theirs reaches the API but a token that they log in with.
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.URL.Path)
+		w.WriteHeader(http.StatusUnauthorized)
+	})
+	pages := ui.New(api, slog.New(slog.DiscardHandler))
+	for _, path := range []string{"/ui/", "/ui/hosts", "/ui/hosts/h1", "/ui/virtual-clusters/film/web", "/ui/new", "/ui/plans/x", "/ui/events", "/ui/nothing"} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			w := httptest.NewRecorder()
+			pages.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader("do=delete")))
+			if w.Code != http.StatusSeeOther && w.Code != http.StatusMethodNotAllowed || strings.Contains(w.Body.String(), "<main") {
+				t.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
+			}
+		}
+	}
+	for path, status := range map[string]int{"/ui/stream": http.StatusUnauthorized, "/ui/login": http.StatusOK, "/ui/assets/evenkeel.js": http.StatusOK, "/ui/assets/../ui.go": http.StatusTemporaryRedirect,
+		"/ui/assets/none": http.StatusNotFound} {
+		w := httptest.NewRecorder()
+		pages.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+		if w.Code != status || w.Header().Get("Content-Security-Policy") == "" {
+			t.Errorf("%s: %d %v", path, w.Code, w.Header())
+		}
+	}
+	w := httptest.NewRecorder()
+	form := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/ui/login", strings.NewReader("token=x&next="+strings.Repeat("x", 1<<20)))
+	form.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if pages.ServeHTTP(w, form); w.Code != http.StatusUnprocessableEntity {
+		t.Errorf("a long form of a stranger: %d", w.Code)
+	}
+	if asked != nil {
+		t.Errorf("the API was asked: %q", asked)
+	}
+}
+
+// TestNext: a log-in returns to pages of this server only.
+func TestNext(t *testing.T) {
+	t.Parallel()
+	v := visit(t)
+	v.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	for _, next := range []string{"https://elsewhere.example/ui/", "//elsewhere.example/ui/", "/v1/hosts", "javascript:alert(1)", "/ui/../v1/hosts", `/\elsewhere.example/ui/`, ""} {
+		resp, _ := v.post("/ui/login", url.Values{"token": {site.Token}, "next": {next}})
+		at, err := resp.Location()
+		must(t, err)
+		if at.Host != strings.TrimPrefix(v.base, "https://") || !strings.HasPrefix(at.Path, "/ui/") {
+			t.Errorf("%q: %s", next, at)
+		}
+	}
+}
+
+// TestLargeClusters: a page of 1,000 hosts and 10,000 VMs asks the API for no more than one of 10, and is small.
+func TestLargeClusters(t *testing.T) {
+	t.Parallel()
+	load := func(hosts int, path string) (asked, size int) {
+		api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked++
+			var out any
+			switch r.URL.Path {
+			case "/v1/auth/self":
+				out = v1.Self{Name: "x", Role: "admin"}
+			case "/v1/cluster/status":
+				out = v1.ClusterStatus{Ready: true}
+			case "/v1/hosts":
+				out = map[string]any{"items": slices.Repeat([]v1.Host{{Name: "host-0001.example", State: "ready", Lease: "held", Allowance: v1.Resources{CPU: 64, Memory: 1 << 38}, Allocated: v1.Resources{CPU: 33.3, Memory: 1 << 37}}}, hosts)}
+			case "/v1/virtual-clusters":
+				out = map[string]any{"items": slices.Repeat([]v1.VirtualCluster{{Name: "some-virtual-cluster", Tenant: "film", State: "running"}}, 2*hosts)}
+			case "/v1/vms":
+				out = map[string]any{"items": slices.Repeat([]v1.VM{{Name: "some-virtual-cluster-group-10", VirtualCluster: "some-virtual-cluster", Tenant: "film", Host: "host-0001.example", State: "running"}}, 10*hosts)}
+			default:
+				http.NotFound(w, r)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(out)
+		})
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+		r.AddCookie(&http.Cookie{Name: "__Host-evenkeel", Value: "x"})
+		w := httptest.NewRecorder()
+		ui.New(api, slog.New(slog.DiscardHandler)).ServeHTTP(w, r)
+		if w.Code != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
+		}
+		return asked, w.Body.Len()
+	}
+	for path, limit := range map[string]int{"/ui/": 300 << 10, "/ui/hosts": 300 << 10, "/ui/virtual-clusters": 200 << 10, "/ui/vms": 200 << 10, "/ui/vms?from=9900&q=film": 200 << 10} {
+		few, _ := load(10, path)
+		many, size := load(1000, path)
+		if many != few || many > 6 || size > limit {
+			t.Errorf("%s: %d requests of the API for 10 hosts, %d for 1,000, %d bytes", path, few, many, size)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package ui
+
+import (
+	"fmt"
+	"html/template"
+	"io/fs"
+	"math"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"evenkeel/api/v1"
+)
+
+// parsePages reads the templates: each page together with what all pages have.
+func parsePages() map[string]*template.Template {
+	out := map[string]*template.Template{}
+	names, err := fs.Glob(files, "templates/*.html")
+	if err != nil {
+		panic(err) // the pattern is a constant
+	}
+	for _, name := range names {
+		page := strings.TrimSuffix(path.Base(name), ".html")
+		if page != "layout" {
+			out[page] = template.Must(template.New(page).Funcs(functions).ParseFS(files, "templates/layout.html", name))
+		}
+	}
+	return out
+}
+
+// functions of the templates.
+var functions = template.FuncMap{
+	"bar": bar, "yieldBar": yieldBar, "curve": curve, "tone": tone, "ago": ago, "full": fullName, "vcPath": vcPath, "hostPath": hostPath,
+	"cores": func(n float64) string { return strconv.FormatFloat(n, 'f', 2, 64) },
+	"yield": func(n float64) string { return strconv.FormatFloat(n, 'f', 3, 64) },
+	"time":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+	"share": func(part, whole float64) float64 {
+		if whole <= 0 {
+			return 0
+		}
+		return part / whole
+	},
+	"bytes": func(n v1.Size) float64 { return float64(n) },
+	"level": level,
+	"limit": limit, "amount": func(unit string, n float64) string { return limit(unit, &n) },
+	"field": func(form url.Values, name string) string { return form.Get(name) },
+	"percent": func(n float64) string {
+		return strconv.FormatFloat(100*n, 'f', 0, 64) + "%"
+	},
+}
+
+func vcPath(tenant, name string) string {
+	p := "/ui/virtual-clusters/"
+	for i, part := range strings.Split(fullName(tenant, name), "/") {
+		if i > 0 {
+			p += "/"
+		}
+		p += url.PathEscape(part)
+	}
+	return p
+}
+
+func hostPath(name string) string { return "/ui/hosts/" + url.PathEscape(name) }
+
+// bar draws a share of 1. The figure stands beside it: the bar is for the eye only.
+func bar(share float64) template.HTML {
+	if math.IsNaN(share) {
+		share = 0
+	}
+	level := "ok"
+	switch {
+	case share > 1.0005:
+		level = "bad"
+	case share > 0.9:
+		level = "warn"
+	}
+	return draw(level, share, -1)
+}
+
+// level is the class of a share: 0 to 3.
+func level(share float64) string {
+	switch {
+	case share < 0.5:
+		return "l0"
+	case share < 0.75:
+		return "l1"
+	case share < 0.9:
+		return "l2"
+	}
+	return "l3"
+}
+
+// yieldBar draws a yield, and a line at the one that is promised.
+func yieldBar(yield, promised float64) template.HTML {
+	level := "ok"
+	if yield < promised-1e-9 {
+		level = "bad"
+	}
+	return draw(level, yield, promised)
+}
+
+func draw(level string, share, mark float64) template.HTML {
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="bar %s" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true"><rect class="rest" width="100" height="10"/><rect class="part" width="%.1f" height="10"/>`,
+		level, 100*min(max(share, 0), 1))
+	if mark > 0 {
+		fmt.Fprintf(&b, `<rect class="mark" x="%.1f" width="1" height="10"/>`, 100*min(mark, 0.99))
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String()) //nolint:gosec // made of constants and numbers
+}
+
+// curve draws the greatest minimum yield over bytes, from 0 to the last bytes of the curve and from 0 to yield 1.
+func curve(points []v1.CurvePoint) template.HTML {
+	if len(points) < 2 {
+		return ""
+	}
+	const width, height = 600.0, 160.0
+	last := float64(max(points[len(points)-1].Bytes, 1))
+	var line, dots strings.Builder
+	for i, p := range points {
+		x, y := width*float64(p.Bytes)/last, height*(1-min(max(p.MinYield, 0), 1))
+		if i > 0 {
+			fmt.Fprintf(&line, "H%.1f ", x) // the yield of a budget is that of the last point that it reaches
+		} else {
+			line.WriteString("M")
+			fmt.Fprintf(&line, "%.1f ", x)
+			fmt.Fprintf(&line, "%.1f ", y)
+		}
+		fmt.Fprintf(&line, "V%.1f ", y)
+		fmt.Fprintf(&dots, `<circle cx="%.1f" cy="%.1f" r="4"/>`, x, y)
+	}
+	return template.HTML(fmt.Sprintf(`<svg class="curve" viewBox="-10 -10 %.0f %.0f" role="img" aria-label="Greatest minimum yield by bytes sent; the table has the figures"><path d="M0 0V%.0fH%.0f"/><path class="line" d="%s"/>%s</svg>`, //nolint:gosec // made of constants and numbers
+		width+20, height+20, height, width, line.String(), dots.String()))
+}
+
+// tone of a state: what it looks like. The state itself is always written as well.
+func tone(state string) string {
+	switch state {
+	case "running", "ready", "done", "active", "drained", "held", "valid":
+		return "ok"
+	case "failed", "lost", "dead", "down", "degraded", "blocked", "error", "suspended", "expired":
+		return "bad"
+	case "stopped", "none", "superseded", "":
+		return "plain"
+	}
+	return "warn"
+}
+
+// ago says how long something is past, as the page is made.
+func ago(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	d := time.Since(t)
+	switch {
+	case d < 0:
+		return "now"
+	case d < time.Minute:
+		return fmt.Sprintf("%d s ago", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min ago", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h ago", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days ago", int(d.Hours()/24))
+}
+
+// limit of a quota in its unit.
+func limit(unit string, n *float64) string {
+	switch {
+	case n == nil:
+		return "unlimited"
+	case unit == "bytes":
+		return v1.Size(*n).String()
+	}
+	return strconv.FormatFloat(*n, 'f', -1, 64)
+}
