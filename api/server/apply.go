@@ -55,7 +55,7 @@ func (s *Server) registerApply(api huma.API) {
 				if err != nil {
 					return leader.Result{}, err
 				}
-				how.KeepHostTerms = x.restricted
+				how.KeepHostTerms, how.KeepCloudInit = x.restricted, !x.readsSecrets(principalOf(ctx))
 				return s.cluster.Apply(ctx, vc, how, call)
 			})
 		})
@@ -134,14 +134,13 @@ func (x scopedView) versions(ctx context.Context, name string, versions []state.
 	return out
 }
 
-// file is a spec as a VC file of the scope, and the fields that the caller may not read. Who may change a virtual cluster may read all of
-// it.
+// file is a spec as a VC file of the scope, and the fields that the caller may not read.
 func (x scopedView) file(ctx context.Context, name string, spec state.VCSpec) (out v1.VirtualClusterSpec, hidden []string) {
 	out = fileOf(name, spec)
-	reader := principalOf(ctx)
+	reads := x.readsSecrets(principalOf(ctx))
 	for i := range out.Groups {
 		g := &out.Groups[i]
-		if g.CloudInit != nil && (reader == nil || !may(reader.Role, "PUT /v1/virtual-clusters/{name}")) {
+		if g.CloudInit != nil && !reads {
 			g.CloudInit = nil
 			hidden = append(hidden, fmt.Sprintf("groups[%s].cloudInit", g.Name))
 		}
@@ -159,6 +158,12 @@ func (x scopedView) file(ctx context.Context, name string, spec state.VCSpec) (o
 		}
 	}
 	return out, hidden
+}
+
+// readsSecrets says whether a caller may read cloud-init data: of its own tenant a role that may change virtual clusters, and operators that
+// of the default tenant. An operator reads no secret of a tenant.
+func (x scopedView) readsSecrets(p *principal) bool {
+	return p != nil && (x.restricted || x.tenant == state.DefaultTenant) && may(p.Role, "PUT /v1/virtual-clusters/{name}")
 }
 
 // fileOf a spec: the inverse of specOf.

@@ -18,6 +18,8 @@ type Apply struct {
 	Force   bool   // overwrite what others changed since the last file
 	// KeepHostTerms: the caller neither sees nor writes rules that name hosts; those that the VC has stay.
 	KeepHostTerms bool
+	// KeepCloudInit: the caller does not see cloud-init data; a group without it in the file keeps what it has.
+	KeepCloudInit bool
 	// Create: a VC that is not there is created.
 	Create bool
 }
@@ -117,6 +119,14 @@ func changeOf(s *state.Snapshot, vc state.VC, mine state.VCSpec, how Apply) (*ch
 	}
 	if how.Verb != "apply" {
 		base = nil
+	}
+	if how.KeepCloudInit {
+		mine = mine.Clone()
+		for i := range mine.Groups {
+			if old := groupOf(&now, mine.Groups[i].Name); old != nil && mine.Groups[i].CloudInit == (state.CloudInit{}) {
+				mine.Groups[i].CloudInit = old.CloudInit
+			}
+		}
 	}
 	merged, kept, err := merge(base, now, mine, how.Force)
 	if err != nil {

@@ -179,7 +179,7 @@ func short(s string) string {
 func vcEdit(c *call) error {
 	file, err := c.api.VirtualClusterFile(c.ctx, c.name)
 	if err == nil && len(file.Hidden) > 0 {
-		return failed(statusFailed, "editing virtual cluster %s: the role of your token may not change it", c.arg)
+		return failed(statusFailed, "editing virtual cluster %s: the role of your token may not read all of it; use vc apply", c.arg)
 	}
 	if err != nil {
 		return doing(err, "getting virtual cluster %s", c.arg)
