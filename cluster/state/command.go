@@ -51,6 +51,10 @@ const (
 
 	KindTenantPut  Kind = "tenant-put"
 	KindTenantDrop Kind = "tenant-drop"
+
+	KindRolePut       Kind = "role-put"
+	KindRoleDrop      Kind = "role-drop"
+	KindSubjectRevoke Kind = "subject-revoke"
 )
 
 // FormatVersion is the version of the format of the log and of snapshots that this code writes. It reads all versions
@@ -115,6 +119,9 @@ var present = format{FormatVersion, map[Kind]kind{
 	KindTokensUsed:        of((*writer).tokensUsed),
 	KindTenantPut:         from(tenantsSince, (*writer).tenantPut),
 	KindTenantDrop:        from(tenantsSince, (*writer).tenantDrop),
+	KindRolePut:           from(tenantsSince, (*writer).rolePut),
+	KindRoleDrop:          from(tenantsSince, (*writer).roleDrop),
+	KindSubjectRevoke:     from(tenantsSince, (*writer).subjectRevoke),
 }}
 
 // MaxCommandBytes bounds one command in the log.

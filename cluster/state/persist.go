@@ -77,6 +77,8 @@ func (s *Snapshot) save(to io.Writer, version int) error {
 		func() error { return saveTable[RightsizingHour](enc, s, tRightsizingHours) },
 		func() error { return saveTable[restorePart](enc, s, tRestore) },
 		func() error { return saveTable[Tenant](enc, s, tTenants) },
+		func() error { return saveTable[RoleBinding](enc, s, tRoleBindings) },
+		func() error { return saveTable[Revocation](enc, s, tRevocations) },
 		func() error { return saveTable[position](enc, s, tIndex) },
 	} {
 		if err := save(); err != nil {
@@ -225,6 +227,10 @@ func newRow(table string) (any, error) {
 		return new(restorePart), nil
 	case tTenants:
 		return new(Tenant), nil
+	case tRoleBindings:
+		return new(RoleBinding), nil
+	case tRevocations:
+		return new(Revocation), nil
 	}
 	return nil, fmt.Errorf("unknown table %q", table)
 }

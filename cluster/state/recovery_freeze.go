@@ -97,6 +97,7 @@ func (w *writer) beside(now *Snapshot) {
 			w.put(tAdmins, &t)
 		}
 	}
+	w.bindingsBeside(now)
 	for _, r := range now.RevokedCertificates() {
 		w.put(tRevoked, &r)
 	}
@@ -119,6 +120,7 @@ func (w *writer) since(now *Snapshot) {
 	replace(w, now, tTokens, (*Snapshot).JoinTokens)
 	replace(w, now, tAdmins, (*Snapshot).Tokens)
 	w.tenantsSince(now)
+	w.bindingsSince(now)
 	for _, r := range now.RevokedCertificates() {
 		w.put(tRevoked, &r)
 	}

@@ -195,6 +195,7 @@ func newestLog(t *testing.T) *cluster {
 	withHours(t, k)
 	withHandover(t, k)
 	withTenants(t, k)
+	withBindings(t, k)
 	withEveryField(t, k)
 	withRestore(t, k)
 	return k
