@@ -387,6 +387,8 @@ func (v verbs) of(method, pattern string, u *url.URL) (string, audit.Object) {
 	switch {
 	case verb == joinVerb:
 		o.Kind = "member"
+	case kind == "auth":
+		o.Kind = "user"
 	case kind == "settings", kind == "rebalance", kind == "status", kind == "simulate":
 		o.Kind = "cluster"
 	default:

@@ -54,6 +54,7 @@ type Cluster interface {
 	Rightsizer
 	Tokens
 	Tenants
+	Roles
 }
 
 // Options of a Server.
@@ -144,6 +145,8 @@ func New(c Cluster, o Options) *Server {
 	s.registerSimulate(api)
 	s.registerTokens(api)
 	s.registerTenants(api)
+	s.registerRoles(api)
+	s.registerPermissions(api)
 	s.registerOpenID(api)
 	s.registerAudit(api)
 	if o.Members != nil {

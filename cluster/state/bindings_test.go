@@ -150,17 +150,17 @@ func TestRoleBindingsComeAndGo(t *testing.T) {
 
 // The numbers are bounded, for the cluster and for each tenant apart. What is there can still be changed.
 func TestBoundOfRoleBindings(t *testing.T) {
-	for tenant, most := range map[string]int{"": state.MaxRoleBindings, "film": 100} {
+	for tenant, limit := range map[string]int{"": state.MaxRoleBindings, "film": 100} {
 		k := bound(t)
 		role, another := state.RoleAuditor, state.RoleMetrics
 		if tenant != "" {
 			role, another = state.RoleViewer, state.RoleEditor
 		}
-		for i := range most {
+		for i := range limit {
 			k.must(t, state.KindRolePut, binding(state.SubjectUser, fmt.Sprint(i), role, tenant))
 		}
 		if err := k.apply(t, state.KindRolePut, binding(state.SubjectUser, "more", role, tenant)); !errors.Is(err, state.ErrConflict) {
-			t.Errorf("%q: one more than %d: %v", tenant, most, err)
+			t.Errorf("%q: one more than %d: %v", tenant, limit, err)
 		}
 		k.must(t, state.KindRolePut, binding(state.SubjectUser, "0", another, tenant))
 		if tenant != "" {

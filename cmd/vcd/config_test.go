@@ -53,7 +53,7 @@ func TestBadConfig(t *testing.T) {
 		{"fence without agent", minConfig + "fence:\n  h2: {}\n", []string{"fence.h2: "}},
 		{"fence of an unknown host", minConfig + "fence:\n  Host_2: {agent: fence_ipmilan}\n", []string{"fence.Host_2: "}},
 		{"fence twice", minConfig + "fence:\n  h2: {agent: fence_ipmilan, options: {ip: 192.0.2.1}, levels: [[{agent: fence_ipmilan}]]}\n", []string{"fence.h2: "}},
-		{"oidc", minConfig + "oidc: {issuer: https://id.example.org}\n", []string{"oidc.roles: ", "oidc.audience: "}},
+		{"oidc", minConfig + "oidc: {issuer: https://id.example.org}\n", []string{"oidc.audience: "}},
 		{"oidc of nothing", minConfig + "oidc: {}\n", []string{"oidc.issuer: "}},
 		{"oidc without TLS", minConfig + "oidc: {issuer: http://id.example.org, clientID: vcctl, roles: [{group: ops, role: operator}]}\n", []string{"oidc.issuer: ", "https://"}},
 		{"oidc with a symmetric algorithm", minConfig + "oidc: {issuer: https://id.example.org, clientID: vcctl, algorithms: [HS256], roles: [{group: ops, role: operator}]}\n", []string{"oidc.algorithms: ", "HS256"}},
