@@ -64,6 +64,7 @@ func TestBadConfig(t *testing.T) {
 		{"pki", minConfig + "pki: {ca: /x}\n", []string{"pki: "}},
 		{"snapshots", minConfig + "snapshots: {keep: 0}\n", []string{"snapshots: "}},
 		{"removeDeadServersAfter", minConfig + "removeDeadServersAfter: -1h\n", []string{"removeDeadServersAfter: "}},
+		{"a rate of nearly nothing", minConfig + "requestRate: 0.5\n", []string{"requestRate: "}},
 		{"pools", minConfig + "sharedPools: ['']\n", []string{"sharedPools: "}},
 		{"network", minConfig + "migrationNetwork: 192.0.2.1\n", []string{"migrationNetwork: "}},
 		{"level", minConfig + "logLevel: loud\n", []string{"logLevel: "}},
