@@ -20,7 +20,7 @@ type autoregression struct {
 }
 
 func newAutoregression() *autoregression {
-	e := &autoregression{}
+	e := &autoregression{errors: newResiduals()}
 	e.restart()
 	return e
 }
@@ -107,7 +107,7 @@ func (e *autoregression) predict(h *history, w *Workspace, out *grid) bool {
 		lag[arOrder+s] = within(y, 20)
 		w.mean[s] = e.level + e.scale*lag[arOrder+s]
 	}
-	e.errors.spread(h.n, w.mean, nil, out)
+	e.errors.spread(h.n, w.mean, out)
 	return true
 }
 

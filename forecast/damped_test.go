@@ -128,38 +128,3 @@ func TestDampedProperties(t *testing.T) {
 		}
 	})
 }
-
-func TestDampedLoad(t *testing.T) {
-	l := NewDampedLoad(0.5, 0.125)
-	need := Amounts{CPU: 4, DiskIO: 100, NetworkIO: 10, Memory: 16, Disk: 80}
-	l.Place(need)
-	at := l.Steps()
-	l.Observe(Amounts{CPU: 2, DiskIO: math.NaN(), NetworkIO: 30, Memory: 8, Disk: 0})
-	// A measurement of CPU counts by half, one of memory by an eighth; an estimate without a measurement stays; use above the estimate counts in full.
-	if got, want := l.Estimate(), (Amounts{CPU: 3, DiskIO: 100, NetworkIO: 30, Memory: 15, Disk: 70}); got != want {
-		t.Errorf("estimate %+v, want %+v", got, want)
-	}
-	room := l.Available(Amounts{8, 200, 50, 30, 100}, Amounts{2, 0, 30, 8, 0}, Amounts{8, 200, 50, 32, 120})
-	if want := (Amounts{5, 100, 20, 17, 50}); room != want {
-		t.Errorf("available %+v, want %+v", room, want)
-	}
-	for _, c := range []struct {
-		need          Amounts
-		slower, fails bool
-	}{
-		{room, false, false},
-		{Amounts{CPU: 5.1}, true, false},
-		{Amounts{NetworkIO: 21, Memory: 17}, true, false},
-		{Amounts{Memory: 18}, false, true},
-		{Amounts{CPU: 6, Disk: 51}, true, true},
-	} {
-		if slower, fails := c.need.Within(room); slower != c.slower || fails != c.fails {
-			t.Errorf("%+v in %+v: slower %v, fails %v", c.need, room, slower, fails)
-		}
-	}
-	l.Exit(need, at)
-	// Half of the CPU's request was left in the estimate, all of the disk's I/O, 7/8 of the memory.
-	if got, want := l.Estimate(), (Amounts{CPU: 1, NetworkIO: 25, Memory: 1}); got != want {
-		t.Errorf("after the exit %+v, want %+v", got, want)
-	}
-}

@@ -1,11 +1,6 @@
 package forecast
 
-import (
-	"slices"
-
-	"evenkeel/forecast/arima"
-	"evenkeel/forecast/gp"
-)
+import "slices"
 
 // Horizon is how many steps ahead a mixture predicts from what it measured of itself at each of them. Further ones are
 // drawn from the last.
@@ -29,27 +24,15 @@ type expert interface {
 // nothing from one call to the next.
 type Workspace struct {
 	values []float64
-	sample []float64
 	near   []neighbour
 	grids  []grid
 	able   []bool
 	share  shares
 	mean   []float64
-	spread []float64
-	gp     *gp.Forecaster
-	arima  arima.Fitter
 }
 
 // NewWorkspace returns scratch memory.
-func NewWorkspace() *Workspace {
-	w := &Workspace{mean: make([]float64, Horizon), spread: make([]float64, Horizon)}
-	f, err := gp.NewForecaster(gp.Default)
-	if err != nil { // only constants went in: the package is wrong, not its input
-		panic(err)
-	}
-	w.gp = f
-	return w
-}
+func NewWorkspace() *Workspace { return &Workspace{mean: make([]float64, Horizon)} }
 
 // recent forecasts that the next values are distributed as the latest n were, however far ahead. For use that jumps about a
 // level no model is better. Experts with several n cover several speeds of change.

@@ -65,21 +65,6 @@ func (h *history) latest(dst []float64, n int) []float64 {
 	return dst
 }
 
-// span writes the newest n values to dst's memory, oldest first, NaN where none was measured, without those before the
-// first that was.
-func (h *history) span(dst []float64, n int) []float64 {
-	dst = dst[:0]
-	for k := min(n, h.size()) - 1; k >= 0; k-- {
-		switch {
-		case h.measured(k):
-			dst = append(dst, h.at(k))
-		case len(dst) > 0:
-			dst = append(dst, math.NaN())
-		}
-	}
-	return dst
-}
-
 func (h *history) archive(a *archive) {
 	a.floats(h.ring[:])
 	for _, y := range h.ring {
@@ -94,18 +79,6 @@ func (h *history) archive(a *archive) {
 
 // countable says whether y counts as measured.
 func countable(y float64) bool { return math.Abs(y) <= largest }
-
-// observe pushes y; what was not measured is filled with the value before.
-func (h *history) observe(y float64) {
-	switch {
-	case countable(y):
-		h.push(y, true)
-	case h.n == 0:
-		h.push(0, false)
-	default:
-		h.push(h.at(0), false)
-	}
-}
 
 // room is where values may be believed to lie: the range of what was measured, with as much again on either side.
 func (h *history) room() (low, high float64) {

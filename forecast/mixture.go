@@ -26,13 +26,12 @@ type Mixture struct {
 	unknown   int // values at the end that were not measured
 }
 
-// NewMixture is a mixture of the experts that production uses. period is how many steps a day has, phase any number,
-// different for each series: it moves the steps at which its models are fitted again. A nil w is a workspace of its own.
-func NewMixture(period, phase int, w *Workspace) *Mixture {
+// NewMixture is a mixture of the experts that production uses. period is how many steps a day has. A nil w is a workspace of its
+// own.
+func NewMixture(period int, w *Workspace) *Mixture {
 	if w == nil {
 		w = NewWorkspace()
 	}
-	phase = int(uint32(phase) % phases)
 	m := &Mixture{w: w, conformal: newConformal(), experts: []expert{
 		recent{8}, recent{24}, recent{96}, recent{window},
 		walk{96},
@@ -41,8 +40,6 @@ func NewMixture(period, phase int, w *Workspace) *Mixture {
 		analog{length: 6, nearest: 40, relative: true},
 		newAutoregression(),
 		newSeasonal(period),
-		&fittedExpert{fit: newArimaFit(phase, freshMixed)},
-		&fittedExpert{fit: newGPFit(phase, freshMixed)},
 	}}
 	m.weights = newWeights(len(m.experts))
 	m.record = make([]calibration, len(m.experts)+1)
@@ -56,11 +53,7 @@ var priors = [maxExperts]float64{
 	math.Log(0.05),      // walk
 	0, 0, math.Log(0.1), // analogs
 	math.Log(0.3), math.Log(0.1), // ar, seasonal
-	math.Log(0.3), math.Log(0.3), // arima, gp
 }
-
-// phases is divisible by all that schedules divide by.
-const phases = 5040
 
 // trivial is the expert that the mixture must not be worse than.
 const trivial = 4

@@ -107,7 +107,7 @@ func TestMixtureOnKnownDistributions(t *testing.T) {
 				ys[i] = sample(r)
 			}
 			best := oracle(sample)
-			loss, coverage := scoreOf(t, NewMixture(1440, 0, nil), ys, 300)
+			loss, coverage := scoreOf(t, NewMixture(1440, nil), ys, 300)
 			if loss > 1.06*best {
 				t.Errorf("pinball loss %.4g, the best possible is %.4g", loss, best)
 			}
@@ -133,7 +133,7 @@ func TestMixtureOnAutoregression(t *testing.T) {
 			n++
 		}
 	}
-	loss, coverage := scoreOf(t, NewMixture(1440, 0, nil), ys, 300)
+	loss, coverage := scoreOf(t, NewMixture(1440, nil), ys, 300)
 	if loss > 1.08*best/n {
 		t.Errorf("pinball loss %.4g, the true model has %.4g", loss, best/n)
 	}
@@ -143,7 +143,7 @@ func TestMixtureOnAutoregression(t *testing.T) {
 }
 
 func TestMixtureSitsOnMassPoints(t *testing.T) {
-	m := NewMixture(1440, 0, nil)
+	m := NewMixture(1440, nil)
 	var out [Horizon]Prediction
 	for range 400 {
 		m.Observe(0.137)
@@ -158,7 +158,7 @@ func TestMixtureSitsOnMassPoints(t *testing.T) {
 	}
 	// Four of five values are 2, the others spread over 20 to 30.
 	r := rand.New(rand.NewPCG(5, 5))
-	m = NewMixture(1440, 0, nil)
+	m = NewMixture(1440, nil)
 	for range 800 {
 		y := 2.0
 		if r.IntN(5) == 0 {
@@ -184,7 +184,7 @@ func TestMixtureAfterAJump(t *testing.T) {
 			ys[i] = 100 + 10*r.NormFloat64()
 		}
 	}
-	loss, coverage := scoreOf(t, NewMixture(1440, 0, nil), ys, 700)
+	loss, coverage := scoreOf(t, NewMixture(1440, nil), ys, 700)
 	best := 10 * oracle(func(r *rand.Rand) float64 { return r.NormFloat64() })
 	if loss > 1.12*best || coverage < 0.92 || coverage > 0.985 {
 		t.Errorf("100 steps after the jump and on: loss %.4g (best %.4g), the 95%% interval covers %.1f%%", loss, best, 100*coverage)
@@ -199,7 +199,7 @@ func TestMixtureWithGaps(t *testing.T) {
 			ys[i] = math.NaN()
 		}
 	}
-	if _, coverage := scoreOf(t, NewMixture(1440, 0, nil), ys, 300); coverage < 0.92 || coverage > 0.985 {
+	if _, coverage := scoreOf(t, NewMixture(1440, nil), ys, 300); coverage < 0.92 || coverage > 0.985 {
 		t.Errorf("the 95%% interval covers %.1f%%", 100*coverage)
 	}
 }
@@ -207,7 +207,7 @@ func TestMixtureWithGaps(t *testing.T) {
 func TestMixtureOnShapes(t *testing.T) {
 	for name, ys := range series.Shapes() {
 		t.Run(name, func(t *testing.T) {
-			m := NewMixture(48, 0, nil)
+			m := NewMixture(48, nil)
 			var out [Horizon + 10]Prediction
 			for i, y := range ys {
 				m.Observe(y)
@@ -223,7 +223,7 @@ func TestMixtureOnShapes(t *testing.T) {
 
 // Values below its cap teach as always; at its cap, forecasts grow until it no longer binds.
 func TestMixtureCensored(t *testing.T) {
-	m := NewMixture(1440, 0, nil)
+	m := NewMixture(1440, nil)
 	r := rand.New(rand.NewPCG(3, 3))
 	var out [1]Prediction
 	for range 200 {

@@ -21,7 +21,7 @@ const (
 	seasonalForget = 0.99 // of how differences fade
 )
 
-func newSeasonal(period int) *seasonal { return &seasonal{period: period} }
+func newSeasonal(period int) *seasonal { return &seasonal{period: period, errors: newResiduals()} }
 
 func (e *seasonal) name() string { return "seasonal" }
 
@@ -68,7 +68,7 @@ func (e *seasonal) predict(h *history, w *Workspace, out *grid) bool {
 		off *= fade
 		w.mean[s] = float64(e.day[e.part(h.n+s)]) + off
 	}
-	e.errors.spread(h.n, w.mean, nil, out)
+	e.errors.spread(h.n, w.mean, out)
 	return true
 }
 

@@ -16,10 +16,6 @@ type Options struct {
 	// Period is how many steps a day has, 2 to 1,000,000; 0 is 1,440, steps of a minute.
 	Period int
 
-	// Phase is any number, different for each series, such as a hash of its name: thousands of series that began
-	// together do not have their models fitted in the same step.
-	Phase int
-
 	// Max is the greatest value there can be, such as the cores or the memory of the VM; 0 is no bound. No value is
 	// below 0 if Positive.
 	Max      float64
@@ -55,8 +51,7 @@ func New(o Options) *Series {
 	if o.Workspace == nil {
 		o.Workspace = NewWorkspace()
 	}
-	o.Phase = int(uint32(o.Phase) % phases)
-	return &Series{o: o, m: *NewMixture(o.Period, o.Phase, o.Workspace)}
+	return &Series{o: o, m: *NewMixture(o.Period, o.Workspace)}
 }
 
 // Observe takes the value of a step. Steps are counted by the caller, evenly in time, from any number on; those left
@@ -269,10 +264,10 @@ func (m *Mixture) Calibration() []ModelCalibration {
 // What stored series begin with, and the version of what follows.
 const (
 	seriesMagic   = "ekfc"
-	seriesVersion = 1
+	seriesVersion = 2 // 1 had two experts more: such series are learned again
 )
 
-// MarshalBinary is the whole state of the series, about 17 kB: it goes on elsewhere, or after a restart, with the
+// MarshalBinary is the whole state of the series, about 15 kB: it goes on elsewhere, or after a restart, with the
 // same predictions as here.
 func (s *Series) MarshalBinary() ([]byte, error) {
 	a := &archive{buf: append([]byte(seriesMagic), seriesVersion)}
@@ -315,7 +310,6 @@ func Restore(b []byte, w *Workspace) (*Series, error) {
 
 func (o *Options) archive(a *archive) {
 	a.count(&o.Period, 1e6)
-	a.count(&o.Phase, phases-1)
 	a.float(&o.Max)
 	a.flag(&o.Positive)
 }

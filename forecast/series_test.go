@@ -125,7 +125,7 @@ func TestSeriesUnderACapIsNotTrusted(t *testing.T) {
 }
 
 func TestSeriesForecast(t *testing.T) {
-	s := New(Options{Positive: true, Max: 4, Phase: 3})
+	s := New(Options{Positive: true, Max: 4})
 	if f := s.Forecast(10); f.Ahead != nil || f.Trusted || f.Shares != nil {
 		t.Errorf("of nothing: %+v", f)
 	}
@@ -216,7 +216,7 @@ func drawn(rt *rapid.T, s *Series, label string) {
 func TestSeriesLaws(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		o := Options{
-			Period: rapid.IntRange(0, 100).Draw(rt, "period"), Phase: rapid.Int().Draw(rt, "phase"),
+			Period:   rapid.IntRange(0, 100).Draw(rt, "period"),
 			Positive: rapid.Bool().Draw(rt, "positive"), Max: rapid.SampledFrom([]float64{0, 50}).Draw(rt, "most"),
 		}
 		s, twin := New(o), New(o)
@@ -372,33 +372,6 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// Fitting is spread: of series that began in the same step and differ in phase only, no step fits more than a few.
-func TestPhasesSpreadFits(t *testing.T) {
-	for _, s := range []schedule{newArimaFit(0, freshMixed).schedule, newGPFit(0, freshMixed).schedule, newGPFit(0, freshAlone).schedule} {
-		for _, fitted := range []bool{false, true} {
-			every := s.retry
-			if fitted {
-				every = s.fresh
-			}
-			if phases%every != 0 {
-				t.Errorf("%d phases do not divide by %d", phases, every)
-			}
-			for n := s.minMeasured; n < s.minMeasured+every; n++ {
-				fits := 0
-				for phase := range phases {
-					s.phase = phase
-					if s.due(n, n, fitted) {
-						fits++
-					}
-				}
-				if fits != phases/every {
-					t.Errorf("step %d fits %d of %d series, every %d steps", n, fits, phases, every)
-				}
-			}
-		}
-	}
-}
-
 // What 20,000 series cost a minute: the time of one step of one series on average, fits included.
 func BenchmarkSeriesStep(b *testing.B) {
 	const many = 20
@@ -407,7 +380,7 @@ func BenchmarkSeriesStep(b *testing.B) {
 	series := make([]*Series, many)
 	steps := make([]int, many)
 	for i := range series {
-		series[i] = New(Options{Phase: i * 37, Workspace: w})
+		series[i] = New(Options{Workspace: w})
 		observe(b, series[i], 0, ys[:600+i])
 		steps[i] = 600 + i
 	}
@@ -435,7 +408,7 @@ func BenchmarkSeriesMemory(b *testing.B) {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		for i := range series {
-			series[i] = New(Options{Phase: i, Workspace: w})
+			series[i] = New(Options{Workspace: w})
 			observe(b, series[i], 0, ys[i%300:i%300+60])
 		}
 		runtime.GC()

@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/netip"
 	"time"
 )
 
@@ -210,6 +211,7 @@ type VM struct {
 	// Standing: State is Paused, and the hypervisor reports that a migration left it so (Migration.Paused); it was not resumed since. A
 	// hypervisor whose daemon was restarted may not know that any more.
 	Standing bool
+	Started  time.Time // when it was started, by the clock of the host that did; zero: not known
 	VCPUs    int
 	Memory   int64 // bytes; most it can have
 	Balloon  int64 // bytes; what it has now (the balloon's actual size)
@@ -339,6 +341,17 @@ func HangingOf(h Host) []Hung {
 		return h.Hanging()
 	}
 	return nil
+}
+
+// MaxAddresses of one VM are reported.
+const MaxAddresses = 8
+
+// Addressing is a Host that knows network addresses of its VMs.
+type Addressing interface {
+	// Addresses of VMs of ours that run, by id: IPv4 and IPv6, without those of loopback and of the link alone, at most
+	// MaxAddresses each. Guests and neighbours on the network state them: they are for people, and prove nothing. A VM of
+	// which none is known is left out.
+	Addresses(ctx context.Context) (map[string][]netip.Addr, error)
 }
 
 // Partner is what a host has that VMs need where they move to.

@@ -120,7 +120,7 @@ say "3. How much yield do how many bytes buy? Then the plan for 512 MiB, and its
 run rebalance --curve
 run rebalance --max-bytes 512MiB --dry-run
 run rebalance --max-bytes 512MiB --wait
-run migration list
+run migration list --all
 run vm list
 
 say "4. h1 needs new memory: what would it take to empty it, and then it is emptied. No guest stops."

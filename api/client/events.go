@@ -22,6 +22,8 @@ type EventQuery struct {
 	Kinds []string
 	Name  string
 	Since string // a time (RFC 3339), or how long ago (30m)
+	// Severity that they have at least: see v1.Severities.
+	Severity string
 }
 
 func (q EventQuery) option() Option {
@@ -29,7 +31,7 @@ func (q EventQuery) option() Option {
 	if q.After != nil {
 		after = strconv.FormatUint(*q.After, 10)
 	}
-	return query("after", after, "limit", number(q.Limit), "kind", strings.Join(q.Kinds, ","), "name", q.Name, "since", q.Since)
+	return query("after", after, "limit", number(q.Limit), "kind", strings.Join(q.Kinds, ","), "name", q.Name, "since", q.Since, "severity", q.Severity)
 }
 
 // ListEvents that a query asks for.

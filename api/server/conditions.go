@@ -30,14 +30,21 @@ func (l *conditions) warn(object, name, format string, args ...any) {
 	l.add("warning", object, name, format, args...)
 }
 
+// mends names the command that mends the condition that was added last, or shows more of it.
+func (l conditions) mends(format string, args ...any) {
+	l[len(l)-1].Command = fmt.Sprintf(format, args...)
+}
+
 // conditions of the cluster, its members, its hosts and the routes between them, the worst first.
 func (s *Server) conditions(v *leader.View, status v1.ClusterStatus) []v1.Condition {
 	out := conditions{}
 	if status.RecoveryFreeze != "" {
 		out.critical("cluster", status.ID, "nothing is started or stopped after the %s until these hosts have said what they run: %s", status.RecoveryFreeze, strings.Join(status.RecoveryFreezeHosts, ", "))
+		out.mends("vcctl host list")
 	}
 	if status.FencingDisabled {
 		out.warn("cluster", status.ID, "fencing is disabled: VMs of lost hosts are not restarted")
+		out.mends("vcctl cluster fencing enable")
 	}
 	for _, m := range status.Members {
 		out.member(m)
@@ -67,6 +74,7 @@ func (s *Server) conditions(v *leader.View, status v1.ClusterStatus) []v1.Condit
 func (l *conditions) member(m v1.Member) {
 	if m.Server && !m.Healthy && m.Trouble != "" {
 		l.critical("member", m.Name, "server: %s", m.Trouble)
+		l.mends("vcctl cluster members -o wide")
 	}
 	if text := slowLogText(m); text != "" {
 		l.warn("member", m.Name, "server: %s", text)
@@ -87,24 +95,30 @@ func (l *conditions) clocks(cluster string, wrong []node.WrongClock) {
 func (l *conditions) host(h leader.HostView, unproved int) {
 	if unproved > 0 {
 		l.critical("host", h.Name, "%d restartable VMs are not started elsewhere, for nothing proves that the host is dead: vcctl host fence, or vcctl host confirm-dead if you know", unproved)
+		l.mends("vcctl host fence %s", h.Name)
 	}
 	hangs := len(h.Hangs) > 0 && h.State != "lost"
 	if hangs {
 		l.critical("host", h.Name, "%s", hanging(h))
+		l.mends("systemctl restart libvirtd, on %s", h.Name)
 	}
 	switch {
 	case h.State == "unknown": // for a moment after an election; then it is out of reach
 		l.warn("host", h.Name, "it has not reported since this server leads")
 	case h.State == "unreachable" && !hangs: // a host that hangs is unreachable because of that
 		l.critical("host", h.Name, "%s: %s", h.State, h.Error)
+		l.mends("vcctl host get %s", h.Name)
 	case h.State == "lost":
 		l.warn("host", h.Name, "lost: %s", h.Error)
+		l.mends("vcctl host get %s", h.Name)
 	}
 	if d := h.Drain; h.VMs > 0 && (d.State == state.DrainBlocked || d.State == state.DrainStopped) {
 		l.warn("host", h.Name, "is to be empty, and %d VMs do not leave it (drain %s: %s): vcctl host get says which; vcctl host undrain gives up", h.VMs, d.State, d.Text)
+		l.mends("vcctl host get %s", h.Name)
 	}
 	if len(h.Unmanaged) > 0 {
 		l.warn("host", h.Name, "its hypervisor lists VMs with this cluster's mark that the state does not have there: %s; they are left alone: docs/reference/alerts.md#unmanaged-vms", strings.Join(h.Unmanaged, ", "))
+		l.mends("vcctl host get %s", h.Name)
 	}
 	if len(h.Leftovers) > 0 {
 		l.warn("host", h.Name, "migrations left VMs behind here, paused, where they run nothing: %s; the host resumes each that was not handed over, and destroys each other once the log shows that it runs elsewhere, has ended or is to start again", strings.Join(h.Leftovers, ", "))

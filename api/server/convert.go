@@ -1,9 +1,14 @@
 package server
 
 import (
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
 	"evenkeel/api/v1"
 	"evenkeel/cluster/leader"
 	"evenkeel/cluster/state"
+	"evenkeel/hypervisor"
 )
 
 func resources(r state.Resources) v1.Resources {
@@ -54,12 +59,27 @@ func virtualCluster(v leader.VCView) v1.VirtualCluster {
 		if a := g.Affinity; !a.Empty() {
 			to.Affinity = &v1.Affinity{Spread: a.Spread, Require: a.Require, Prefer: a.Prefer, Avoid: a.Avoid}
 		}
-		if g.Disk.Size > 0 || g.Disk.Ephemeral {
-			to.Disk = &v1.Disk{Size: v1.Size(g.Disk.Size), Pool: g.Disk.Pool, Ephemeral: g.Disk.Ephemeral}
-		}
+		to.Disk = disk(g.Disk)
 		out.Groups[i] = to
 	}
 	return out
+}
+
+// disk of a group's VMs; nil: they have none.
+func disk(d state.Disk) *v1.Disk {
+	if d.Size == 0 && !d.Ephemeral {
+		return nil
+	}
+	return &v1.Disk{Size: v1.Size(d.Size), Pool: d.Pool, Ephemeral: d.Ephemeral}
+}
+
+// createdAt is when an id was made: ids of the cluster are ULIDs, which hold it; the zero time for any other.
+func createdAt(id string) time.Time {
+	u, err := ulid.ParseStrict(id)
+	if err != nil {
+		return time.Time{}
+	}
+	return u.Timestamp().UTC()
 }
 
 // vmOf a view, with the migration that moves it.
@@ -68,7 +88,11 @@ func vmOf(all *leader.View, v leader.VMView) v1.VM {
 		ID: v.ID, Name: v.Name, Domain: v.Domain(), VirtualCluster: v.VCName, Group: v.Group, Task: v.Task, Host: v.Host, MovingTo: v.MovingTo,
 		State: v.State, Reason: v.Reason, Need: v.Need, Allocation: v.Allocation, Yield: v.Yield, Cap: v.Cap, Used: v.Used,
 		Memory: v1.Size(v.Memory), Balloon: v1.Size(v.Balloon), Resident: v1.Size(v.Resident), MemoryUsed: v1.Size(v.MemoryUsed), VCPUs: v.VCPUs,
-		Generation: v.Generation, SampledAt: v.SampledAt,
+		Generation: v.Generation, SampledAt: v.SampledAt, CreatedAt: createdAt(v.ID), StartedAt: v.StartedAt, MinYield: v.MinYield,
+		Image: v.Image, Disk: disk(v.Disk), Network: v.Network, Labels: v.Labels,
+	}
+	for _, a := range v.Addresses[:min(len(v.Addresses), hypervisor.MaxAddresses)] {
+		out.Addresses = append(out.Addresses, a.String())
 	}
 	if v.MovingTo != "" {
 		m, _ := all.MigrationOf(v.ID)
@@ -90,7 +114,7 @@ func host(v leader.HostView) v1.Host {
 		Name: v.Name, State: v.State, Lease: v.Lease, Heard: v.Heard.Seconds(), Watchdog: float64(v.Fencing.Watchdog) / 1000, Capacity: resources(v.Capacity), Allowance: resources(v.Allowance),
 		Allocated: resources(v.Allocated), Used: resources(v.Used), Foreign: resources(v.Foreign), ForeignVMs: v.ForeignVMs,
 		VMs: v.VMs, Cordoned: v.Cordoned, CordonReason: v.CordonReason, KVM: v.KVM, Software: v.Software, Error: v.Error,
-		Unmanaged: v.Unmanaged, Synced: v.Synced,
+		Unmanaged: v.Unmanaged, Synced: v.Synced, BootedAt: v.BootedAt,
 	}
 	if p := v.Pressure; p != nil {
 		out.Pressure = &v1.Pressure{CPU: reportedOrNil(p.CPU), Memory: reportedOrNil(p.Memory), IO: reportedOrNil(p.IO)}
@@ -121,7 +145,7 @@ func operand(op state.Operation) string {
 }
 
 func event(e state.Event) v1.Event {
-	return v1.Event{Seq: e.Seq, Index: e.Index, At: e.At, Kind: e.Kind, Object: e.Object, Name: e.Name, Text: e.Text}
+	return v1.Event{Seq: e.Seq, Index: e.Index, At: e.At, Kind: e.Kind, Severity: v1.EventSeverity(e.Kind), Object: e.Object, Name: e.Name, Text: e.Text}
 }
 
 func image(i state.Image) v1.Image {

@@ -33,6 +33,7 @@ type eventsInput struct {
 	Follow      bool   `query:"follow" default:"true" doc:"false: a list as JSON, and the end."`
 	Limit       int    `query:"limit" minimum:"1" maximum:"10000" default:"1000" doc:"Most events of a list, after the filters."`
 	Kind        string `query:"kind" maxLength:"1000" doc:"Only events of these kinds, separated by commas: vm-running, or vm-* for all that begin like it."`
+	Severity    string `query:"severity" enum:"info,warning,critical" doc:"Only events that are at least so severe."`
 	Name        string `query:"name" maxLength:"253" doc:"Only events about the object of that name."`
 	Since       string `query:"since" maxLength:"64" doc:"Only events from then on: a time (RFC 3339), or how long ago (30m, 6h)."`
 	LastEventID string `header:"Last-Event-ID" maxLength:"20" doc:"The same as after, as browsers send it when they connect again."`
@@ -58,13 +59,34 @@ func (s *Server) registerEvents(api huma.API) {
 func (in *eventsInput) filter(now time.Time) (state.EventFilter, error) {
 	f := state.EventFilter{Name: in.Name}
 	for _, kind := range strings.Split(in.Kind, ",") {
-		if kind = strings.TrimSpace(kind); kind != "" {
-			f.Kinds = append(f.Kinds, kind)
+		if kind = strings.TrimSpace(kind); kind == "" {
+			continue
 		}
+		if !v1.KnownEventKind(kind) {
+			return f, invalidParameter("query", "kind", kind, "there is no such kind of event: docs/reference/events.md lists them")
+		}
+		f.Kinds = append(f.Kinds, kind)
+	}
+	if in.Severity != "" && in.Severity != v1.SeverityInfo {
+		f.Kinds = severe(f.Kinds, in.Severity)
 	}
 	var err error
 	f.Since, err = sinceOf(in.Since, now)
 	return f, err
+}
+
+// severe are the kinds among those that are wanted (none: all) that are at least so severe.
+func severe(wanted []string, minSeverity string) (out []string) {
+	f := state.EventFilter{Kinds: wanted}
+	for _, kind := range v1.KindsOfSeverity(minSeverity) {
+		if f.Match(state.Event{Kind: kind}) {
+			out = append(out, kind)
+		}
+	}
+	if len(out) == 0 {
+		return []string{"-"} // no event has this kind
+	}
+	return out
 }
 
 func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {

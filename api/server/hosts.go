@@ -8,6 +8,7 @@ import (
 
 	"evenkeel/api/v1"
 	"evenkeel/cluster/leader"
+	"evenkeel/cluster/node"
 	"evenkeel/cluster/state"
 )
 
@@ -22,8 +23,11 @@ func (s *Server) registerHosts(api huma.API) {
 			}
 			out := &answerOf[v1.List[v1.Host]]{}
 			out.Body.Items = []v1.Host{}
+			of := s.programs(v)
 			for _, h := range v.Hosts() {
-				out.Body.Items = append(out.Body.Items, hostOf(v, h))
+				shown := hostOf(v, h)
+				of.on(&shown)
+				out.Body.Items = append(out.Body.Items, shown)
 			}
 			return out, nil
 		})
@@ -71,7 +75,44 @@ func (s *Server) getHost(ctx context.Context, name, consistency string) (*answer
 	if !ok {
 		return nil, notFound("there is no host %q", name)
 	}
-	return &answerOf[v1.Host]{Body: hostOf(v, h)}, nil
+	shown := hostOf(v, h)
+	s.programs(v).on(&shown)
+	return &answerOf[v1.Host]{Body: shown}, nil
+}
+
+// programs are the members by name: the vcd of each host.
+type programs map[string]v1.Member
+
+func (s *Server) programs(v *leader.View) programs {
+	if s.opts.Members == nil {
+		return nil
+	}
+	heard := map[string]*node.Peer{}
+	for _, p := range s.opts.Members.Gossips() {
+		heard[p.Name] = &p
+	}
+	out := programs{}
+	for _, row := range v.Members() {
+		out[row.Name] = memberOf(row, heard[row.Name])
+	}
+	return out
+}
+
+// on shows the vcd of a host with it.
+func (p programs) on(h *v1.Host) {
+	m, is := p[h.Name]
+	if !is {
+		return
+	}
+	h.Version = m.Version
+	for _, role := range []struct {
+		has  bool
+		name string
+	}{{m.Server, "server"}, {m.Agent, "agent"}} {
+		if role.has {
+			h.Roles = append(h.Roles, role.name)
+		}
+	}
 }
 
 // hostOf a row, with its drain if it has one.

@@ -145,6 +145,11 @@ const maxVersion = 64
 // memberOf a row, and of what gossip has of it; nil: nothing. Gossip is a hint: it says what is not recorded, and is shown only.
 func memberOf(row state.Member, peer *node.Peer) v1.Member {
 	m := v1.Member{Name: row.Name, Server: row.Server, Agent: row.Agent, Address: row.Address, Version: row.Version, JoinedAt: row.JoinedAt, Gossip: "silent"}
+	for _, c := range row.Serials {
+		if c.Until.After(m.CertificateUntil) {
+			m.CertificateUntil = c.Until
+		}
+	}
 	if peer != nil {
 		m.Gossip = "there"
 		if m.Version == "" {

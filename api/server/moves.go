@@ -128,7 +128,7 @@ func (s *Server) registerMoves(api huma.API) {
 				return &planAnswer{ETag: etag(p.ModifyIndex), Body: plan(v, p)}, p.ModifyIndex, p.State.Ended(), nil
 			})
 		})
-	get(api, route{"listMigrations", "/v1/migrations", tagMigration, "List migrations", "The newest migrations, oldest of them first; of those that run, with how far they are. The last 1,000 that ended are kept. With wait, the answer comes once one of them changed after index."},
+	get(api, route{"listMigrations", "/v1/migrations", tagMigration, "List migrations", "The newest migrations, oldest of them first; of those that run, with how far they are. The last 1,000 that ended are kept. With wait, the answer comes once one of them changed after index. To a token of a tenant: those of its VMs, without hosts; with wait, the answer comes once one of them changed."},
 		func(ctx context.Context, in *struct {
 			ReadParams
 			WaitParam
@@ -137,6 +137,9 @@ func (s *Server) registerMoves(api huma.API) {
 			State string `query:"state" enum:"running,done,failed,aborted" doc:"Only those in that state."`
 			Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"At most so many."`
 		}) (*answerOf[v1.List[v1.Migration]], error) {
+			if principalOf(ctx).of() != "" {
+				return s.ownMigrations(ctx, in.ReadParams, in.WaitParam, migrationFilter{in.Plan, in.VM, in.State, in.Limit})
+			}
 			return poll(ctx, s, in.ReadParams, in.WaitParam, func(v *leader.View) (*answerOf[v1.List[v1.Migration]], uint64, bool, error) {
 				out := &answerOf[v1.List[v1.Migration]]{}
 				var index uint64
@@ -157,6 +160,9 @@ func (s *Server) registerMoves(api huma.API) {
 			ReadParams
 			WaitParam
 		}) (*migrationAnswer, error) {
+			if principalOf(ctx).of() != "" {
+				return s.ownMigration(ctx, in.ReadParams, in.WaitParam, in.ID)
+			}
 			return poll(ctx, s, in.ReadParams, in.WaitParam, func(v *leader.View) (*migrationAnswer, uint64, bool, error) {
 				m, ok := v.Migration(in.ID)
 				if !ok {

@@ -29,7 +29,7 @@ type ChangeParams struct {
 type CallParams struct {
 	ChangeParams
 	IfMatch        string `header:"If-Match" maxLength:"64" doc:"The ETag that the virtual cluster, or the plan, must have; 412 if it has another."`
-	IdempotencyKey string `header:"Idempotency-Key" maxLength:"128" doc:"Any text of the client's making: the same request with the same key is carried out once and answered again. Kept for 24 hours."`
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"128" doc:"Any text of the client's making: the same request with the same key is carried out once and answered again. Kept for 24 hours, the newest 10,000 at most."`
 }
 
 // call of the cluster that the parameters ask for.

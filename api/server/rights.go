@@ -100,8 +100,8 @@ var rights = map[string]right{
 	"POST /v1/plans/{id}/stop":       {"stop", "plan", permitOperate, ""},
 	"GET /v1/failover-capacity":      {"get", "cluster", permitRead, ""},
 	"POST " + simulatePath:           {"simulate", "cluster", permitOperate, ""}, // changes nothing, but takes a saved state and much CPU
-	"GET /v1/migrations":             {"get", "migration", permitRead, ""},
-	"GET /v1/migrations/{id}":        {"get", "migration", permitRead, ""},
+	"GET /v1/migrations":             {"get", "migration", permitRead, permitView},
+	"GET /v1/migrations/{id}":        {"get", "migration", permitRead, permitView},
 	"POST /v1/migrations/{id}/abort": {"abort", "migration", permitOperate, ""},
 	"POST /v1/rebalance":             {"rebalance", "cluster", permitOperate, ""},
 	"GET /v1/rebalance/curve":        {"get", "cluster", permitRead, ""},

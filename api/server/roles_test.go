@@ -139,7 +139,7 @@ func allowed(role state.Role, method, path string) bool {
 		return method == "GET" && !strings.HasSuffix(path, "/console") && !under("/v1/cluster/snapshot")
 	case state.RoleMetrics:
 		return path == "/metrics" || under("/v1/auth/self", "/v1/auth/permissions", "/v1/auth/can-i")
-	case state.RoleOwner, state.RoleEditor, state.RoleViewer:
+	case state.RoleOwner, state.RoleEditor, state.RoleViewer: // aborting a migration is a POST, for roles of the cluster
 		switch {
 		case under("/v1/tokens", "/v1/role-bindings"):
 			return role == state.RoleOwner
@@ -148,7 +148,7 @@ func allowed(role state.Role, method, path string) bool {
 		case strings.HasSuffix(path, "/console"):
 			return role != state.RoleViewer
 		}
-		return method == "GET" && under("/openapi.json", "/v1/tenants", "/v1/quotas", "/v1/events", "/v1/operations", "/v1/images", "/v1/vms", "/v1/auth/self", "/v1/auth/permissions", "/v1/auth/can-i")
+		return method == "GET" && under("/openapi.json", "/v1/tenants", "/v1/quotas", "/v1/events", "/v1/operations", "/v1/images", "/v1/vms", "/v1/migrations", "/v1/auth/self", "/v1/auth/permissions", "/v1/auth/can-i")
 	}
 	return false
 }

@@ -135,6 +135,14 @@ func (sc scope) names(full string) (tenant, name string) {
 	return tenant, name
 }
 
+// ownerOf is the tenant of one object that is shown by itself; "" is the default one.
+func ownerOf(full string) string {
+	if tenant, _ := state.SplitName(full); tenant != state.DefaultTenant {
+		return tenant
+	}
+	return ""
+}
+
 // text is what a sentence about objects of the scope says to those who know only it: their names without their tenant.
 func (sc scope) text(t string) string {
 	if sc.tenant == "" || sc.tenant == state.DefaultTenant {
@@ -171,13 +179,12 @@ func (x scopedView) call(p CallParams, full string) (leader.Call, error) {
 	return c, nil
 }
 
-// key is the idempotency key of a request among those of all tenants. A header holds no control character, so that no key of one
-// tenant is that of another. A tenant that is made again under the name of a deleted one has keys of its own.
+// key is the idempotency key of a request among those of all tenants.
 func (sc scope) key(key string) string {
 	if key == "" || sc.tenant == state.DefaultTenant || sc.tenant == "" {
 		return key
 	}
-	return fmt.Sprintf("%s.%d\x1f%s", sc.tenant, sc.since, key)
+	return state.KeyOfTenant(sc.tenant, sc.since, key)
 }
 
 func (x scopedView) vcs() []state.VC {

@@ -70,11 +70,12 @@ func (x scopedView) vmOf(m leader.VMView) v1.VM {
 	out := vmOf(x.v, m)
 	out.Tenant, out.Name = x.names(m.VM.Name)
 	_, out.VirtualCluster = x.names(m.VCName)
+	out.Labels = labelsOut(out.Labels)
 	out.Reason = x.text(out.Reason)
 	if !x.restricted {
 		return out
 	}
-	out.Domain, out.Host, out.MovingTo, out.Migration = "", "", "", ""
+	out.Domain, out.Host, out.MovingTo = "", "", ""
 	if out.Reason != "" {
 		out.Reason = vmReasons[out.State]
 	}

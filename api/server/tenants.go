@@ -31,25 +31,25 @@ type tenantAnswer struct {
 func (s *Server) registerTenants(api huma.API) {
 	get(api, route{"listTenants", "/v1/tenants", tagTenant, "List tenants", "All tenants by name; to a token of a tenant, that one alone."},
 		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.List[v1.Tenant]], error) {
-			rows, _, err := s.tenants(ctx, in.ReadParams)
+			rows, v, err := s.tenants(ctx, in.ReadParams)
 			if err != nil {
 				return nil, err
 			}
-			return &answerOf[v1.List[v1.Tenant]]{Body: v1.List[v1.Tenant]{Items: each(rows, tenantOf)}}, nil
+			return &answerOf[v1.List[v1.Tenant]]{Body: v1.List[v1.Tenant]{Items: each(rows, tenantIn(v))}}, nil
 		})
 	get(api, route{"getTenant", "/v1/tenants/{name}", tagTenant, "Get a tenant", "One tenant."},
 		func(ctx context.Context, in *struct {
 			NameParam
 			ReadParams
 		}) (*answerOf[v1.Tenant], error) {
-			row, _, err := s.tenant(ctx, in.ReadParams, in.Name)
+			row, v, err := s.tenant(ctx, in.ReadParams, in.Name)
 			if err == nil && row.Name == state.QuotaDefaults {
 				err = noTenant(in.Name)
 			}
 			if err != nil {
 				return nil, err
 			}
-			return &answerOf[v1.Tenant]{Body: tenantOf(row)}, nil
+			return &answerOf[v1.Tenant]{Body: tenantIn(v)(row)}, nil
 		})
 	change(api, http.MethodPost, route{"createTenant", "/v1/tenants", tagTenant, "Create a tenant", "It owns nothing yet: make a token for it."}, http.StatusCreated, v1.TenantRequest{}, s.createTenant)
 	change(api, http.MethodPatch, route{"changeTenant", "/v1/tenants/{name}", tagTenant, "Change a tenant", "What is left out stays. A suspended tenant's tokens are refused; what runs goes on."},
@@ -174,7 +174,11 @@ func (s *Server) putTenant(ctx context.Context, name string, status int, dryRun 
 	if dryRun {
 		status = http.StatusOK
 	}
-	return &tenantAnswer{Status: status, Body: tenantOf(row)}, nil
+	v, err := s.viewOfAny(ctx, "stale") // the settings are what it adds
+	if err != nil {
+		return nil, err
+	}
+	return &tenantAnswer{Status: status, Body: tenantIn(v)(row)}, nil
 }
 
 func (s *Server) changeQuota(ctx context.Context, in *struct {
@@ -217,6 +221,17 @@ func (s *Server) changeQuota(ctx context.Context, in *struct {
 		}
 	}
 	return &answerOf[v1.Quota]{Body: out}, nil
+}
+
+// tenantIn is a tenant as a view has it, with what the settings let it name.
+func tenantIn(v *leader.View) func(state.Tenant) v1.Tenant {
+	meta, _ := v.Meta()
+	return func(t state.Tenant) v1.Tenant {
+		out := tenantOf(t)
+		out.Networks = state.OpenTo(meta.Settings.Networks, t.Name, state.DefaultNetwork)
+		out.Pools = state.OpenTo(meta.Settings.Pools, t.Name, meta.Settings.Pool)
+		return out
+	}
 }
 
 func tenantOf(t state.Tenant) v1.Tenant {

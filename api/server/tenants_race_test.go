@@ -160,7 +160,7 @@ func TestConsolesOfTenants(t *testing.T) {
 }
 
 // Many clients of many tenants create, scale and delete against their quotas while the leader is lost: no state that a server has
-// exceeds a limit, nothing that was acknowledged is lost, and what is used is what the lists add up to.
+// exceeds a limit, at no index of the log; nothing that was acknowledged is lost, and what is used is what the lists add up to.
 func TestQuotasUnderLoad(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const tenants, clients, steps = 10, 50, 12
@@ -282,6 +282,10 @@ func TestQuotasUnderLoad(t *testing.T) {
 		t.Logf("%d made, %d refused by quota, quotas read %d times", made, refused, reads)
 		if made < 50 || refused < 50 {
 			t.Error("the quotas were hardly met")
+		}
+		r := x.logAgain(t, follower)
+		if t.Logf("log of %s: %+v", follower, r); r.Grew < 50 || r.AtLimit < 10 {
+			t.Error("the log has hardly anything that uses quotas")
 		}
 	})
 }

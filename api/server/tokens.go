@@ -84,8 +84,8 @@ func (s *Server) makeToken(ctx context.Context, in *struct {
 	}
 	text, row := NewToken()
 	row.Name, row.Role, row.Tenant, row.MadeBy = q.Name, role, q.Tenant, madeBy(ctx)
-	if q.Seconds != nil {
-		row.Until = time.Now().Add(time.Duration(*q.Seconds * float64(time.Second))).UTC().Truncate(time.Second)
+	if row.Until, err = endOf(q, principal, time.Now()); err != nil {
+		return nil, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -108,7 +108,7 @@ func (s *Server) revokeToken(ctx context.Context, in *struct {
 	ChangeParams
 }) (*answerOf[v1.TokenRevocation], error) {
 	if own := principalOf(ctx).of(); own != "" {
-		if row, there := s.cluster.Token(in.ID); there && row.Tenant != own {
+		if row, there := s.cluster.Token(in.ID); !there || row.Tenant != own { // by one way, so that both take equally long
 			return nil, notFound("token %s: not found", in.ID)
 		}
 	}
@@ -132,6 +132,24 @@ func (s *Server) revokeToken(ctx context.Context, in *struct {
 		out.Text += "; it is the token of this very request: the next one needs another token"
 	}
 	return &answerOf[v1.TokenRevocation]{Body: out}, nil
+}
+
+// endOf is when a new token ends; zero: never. It does not outlive the token that asks for it: the holder of a token for a day must
+// not have another one after it. People who log in may make tokens for services, which go on.
+func endOf(q v1.TokenRequest, asks *principal, now time.Time) (time.Time, error) {
+	last := asks.Until
+	if asks.Subject != "" {
+		last = time.Time{}
+	}
+	if q.Seconds == nil {
+		return last, nil
+	}
+	until := now.Add(time.Duration(*q.Seconds * float64(time.Second))).UTC().Truncate(time.Second)
+	if !last.IsZero() && until.After(last) {
+		return until, problemOf(&v1.Invalid{Fields: []v1.FieldError{{Field: "seconds", Message: "the token would outlive the one that asks for it, which ends at " +
+			last.UTC().Format(time.RFC3339) + ": leave it out to end then, too", Value: *q.Seconds}}})
+	}
+	return until, nil
 }
 
 // roleOfTenant refuses a role of a tenant without one, and a role of the cluster with one.

@@ -62,7 +62,9 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			return &vcAnswer{ETag: x.version(vc.ID, vc.ModifyIndex), Body: x.virtualCluster(x.v.VCView(vc))}, nil
+			out := x.virtualCluster(x.v.VCView(vc))
+			out.Tenant = ownerOf(vc.Name)
+			return &vcAnswer{ETag: x.version(vc.ID, vc.ModifyIndex), Body: out}, nil
 		})
 	get(api, route{"explainVirtualCluster", base + "/{name}/explain", tagVC, "Explain a virtual cluster",
 		"Why it has the yield it has, which host binds it, or why it is not admitted."},

@@ -69,7 +69,9 @@ func (s *Server) registerVMs(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			return &answerOf[v1.VM]{Body: x.vmOf(x.v.VMView(row))}, nil
+			out := x.vmOf(x.v.VMView(row))
+			out.Tenant = ownerOf(row.Name) // an id may be of a VM of any tenant
+			return &answerOf[v1.VM]{Body: out}, nil
 		})
 	huma.Register(api, huma.Operation{
 		OperationID: "openConsole", Method: http.MethodGet, Path: "/v1/vms/{name}/console", Tags: []string{tagVM}, Summary: "Open a VM's serial console",

@@ -44,7 +44,9 @@ type Member struct {
 	Address  string    `json:"address" doc:"Where other members reach it."`
 	Version  string    `json:"version,omitempty" doc:"Of its software: a server's as the leader recorded it; of a member that is an agent alone, what it says in gossip, a hint. Empty if it is not known."`
 	JoinedAt time.Time `json:"joinedAt" doc:"When it was let in."`
-	Gossip   string    `json:"gossip" doc:"there, or silent: a hint of the members' own talk, never proof."`
+	// CertificateUntil is zero where the cluster issued it none.
+	CertificateUntil time.Time `json:"certificateUntil,omitzero" doc:"When its newest certificate of the cluster's CA expires; it is renewed before. Left out with a PKI of your own."`
+	Gossip           string    `json:"gossip" doc:"there, or silent: a hint of the members' own talk, never proof."`
 	// Of a server.
 	Leader  bool    `json:"leader,omitempty" doc:"Whether it leads."`
 	Voter   bool    `json:"voter,omitempty" doc:"Whether it votes."`
@@ -130,7 +132,7 @@ type TokenRequest struct {
 	Name    string   `json:"name" maxLength:"63" doc:"What it is for: 1 to 63 printable ASCII characters. Names need not be unique."`
 	Role    string   `json:"role" enum:"admin,operator,auditor,metrics,owner,editor,viewer" doc:"What its holder may do. Of the cluster: admin: everything. operator: everything but tokens, join tokens, the audit log and snapshots. auditor: reads, but no consoles and snapshots, and the audit log. metrics: /metrics only. Of a tenant: owner: everything in it, its tokens included. editor: its virtual clusters, consoles included. viewer: reads."`
 	Tenant  string   `json:"tenant,omitempty" maxLength:"63" doc:"Tenant that it is for, with a role of a tenant. Left out: the cluster, or the tenant of the token that asks."`
-	Seconds *float64 `json:"seconds,omitempty" minimum:"60" maximum:"315360000" doc:"Life of the token; left out: without an end."`
+	Seconds *float64 `json:"seconds,omitempty" minimum:"60" maximum:"315360000" doc:"Life of the token, at most that of the token that asks; left out: as long as that one, or without an end."`
 }
 
 // Token of the API.

@@ -17,6 +17,8 @@ type Tenant struct {
 	State       string            `json:"state" enum:"active,suspended" doc:"suspended: its tokens are refused, and nothing of it is created, started or made larger. What runs goes on."`
 	MaxPriority int               `json:"maxPriority" doc:"Highest priority that its own tokens may give a virtual cluster."`
 	CreatedAt   time.Time         `json:"createdAt,omitzero" doc:"When it was created."`
+	Networks    []string          `json:"networks,omitzero" doc:"Networks that its virtual clusters may name, by the settings; left out: any."`
+	Pools       []string          `json:"pools,omitzero" doc:"Storage pools that its virtual clusters may name, by the settings; left out: any."`
 }
 
 // TenantRequest creates a tenant.

@@ -17,7 +17,7 @@ type List[T any] struct {
 type VirtualCluster struct {
 	ID             string    `json:"id" doc:"Id of the virtual cluster; never used again."`
 	Name           string    `json:"name" doc:"Name of the virtual cluster."`
-	Tenant         string    `json:"tenant,omitempty" doc:"Tenant that it belongs to; left out where that follows from the request."`
+	Tenant         string    `json:"tenant,omitempty" doc:"Tenant that it belongs to. Left out of a list where the request names it, and of one object where it is the tenant default."`
 	State          string    `json:"state" enum:"queued,starting,running,stopping,stopped,degraded,failed,deleting" doc:"queued: not admitted yet. degraded: a VM ended by itself, or the yield is below minYield. failed: no VM runs and none will by itself."`
 	Reason         string    `json:"reason,omitempty" doc:"Why it is queued, degraded or failed."`
 	MinYield       float64   `json:"minYield" doc:"Least yield it was promised."`
@@ -69,30 +69,40 @@ type VMCount struct {
 
 // VM is one instance of a group. Many fields: it is one JSON object of the API, whose fields are never removed.
 type VM struct {
-	ID             string    `json:"id" doc:"Id of the VM; never used again."`
-	Name           string    `json:"name" doc:"VC-GROUP-TASK."`
-	Tenant         string    `json:"tenant,omitempty" doc:"Tenant that it belongs to; left out where that follows from the request."`
-	Domain         string    `json:"domain" doc:"Name the hypervisor shows."`
-	VirtualCluster string    `json:"virtualCluster" doc:"Name of its virtual cluster."`
-	Group          string    `json:"group" doc:"Name of its group."`
-	Task           int       `json:"task" doc:"Number within the group, from 0."`
-	Host           string    `json:"host" doc:"Name of the host that it is placed on; empty while it is on none."`
-	State          string    `json:"state" doc:"starting, running, paused, stopping, stopped, failed, lost (it went with its host and is to be started again), or unknown while its host cannot be asked."`
-	MovingTo       string    `json:"movingTo,omitempty" doc:"The host that it is moving to; until it is there it counts on both."`
-	Migration      string    `json:"migration,omitempty" doc:"Id of the migration that moves it."`
-	Reason         string    `json:"reason,omitempty" doc:"Why it failed or stopped."`
-	Need           float64   `json:"need" doc:"Cores it would use alone on a host."`
-	Allocation     float64   `json:"allocation" doc:"Cores it is given."`
-	Yield          float64   `json:"yield" doc:"allocation / need."`
-	Cap            float64   `json:"cap" doc:"Cores its host holds it to now; 0: none seen."`
-	Used           float64   `json:"used" doc:"Cores it used over the last interval, by the time of its virtual CPUs."`
-	Memory         Size      `json:"memory" doc:"Bytes it is to have: the target of its balloon."`
-	Balloon        Size      `json:"balloon" doc:"Bytes it has: the actual size of its balloon; 0: not seen."`
-	Resident       Size      `json:"resident" doc:"Bytes of host memory in use for it."`
-	MemoryUsed     Size      `json:"memoryUsed,omitempty" doc:"Bytes it uses of its memory: its balloon less what its guest reports as available; where the guest reports nothing, resident. Left out where neither is known."`
-	VCPUs          int       `json:"vcpus" doc:"Number of its virtual CPUs."`
-	Generation     uint64    `json:"generation" doc:"How many times it was started."`
-	SampledAt      time.Time `json:"sampledAt,omitzero" doc:"When cap, used, balloon, resident and memoryUsed were measured."`
+	ID             string  `json:"id" doc:"Id of the VM; never used again."`
+	Name           string  `json:"name" doc:"VC-GROUP-TASK."`
+	Tenant         string  `json:"tenant,omitempty" doc:"Tenant that it belongs to. Left out of a list where the request names it, and of one object where it is the tenant default."`
+	Domain         string  `json:"domain" doc:"Name the hypervisor shows."`
+	VirtualCluster string  `json:"virtualCluster" doc:"Name of its virtual cluster."`
+	Group          string  `json:"group" doc:"Name of its group."`
+	Task           int     `json:"task" doc:"Number within the group, from 0."`
+	Host           string  `json:"host" doc:"Name of the host that it is placed on; empty while it is on none."`
+	State          string  `json:"state" doc:"starting, running, paused, stopping, stopped, failed, lost (it went with its host and is to be started again), or unknown while its host cannot be asked."`
+	MovingTo       string  `json:"movingTo,omitempty" doc:"The host that it is moving to; until it is there it counts on both."`
+	Migration      string  `json:"migration,omitempty" doc:"Id of the migration that moves it."`
+	Reason         string  `json:"reason,omitempty" doc:"Why it failed or stopped."`
+	Need           float64 `json:"need" doc:"Cores it would use alone on a host."`
+	Allocation     float64 `json:"allocation" doc:"Cores it is given."`
+	Yield          float64 `json:"yield" doc:"allocation / need."`
+	Cap            float64 `json:"cap" doc:"Cores its host holds it to now; 0: none seen."`
+	Used           float64 `json:"used" doc:"Cores it used over the last interval, by the time of its virtual CPUs."`
+	Memory         Size    `json:"memory" doc:"Bytes it is to have: the target of its balloon."`
+	Balloon        Size    `json:"balloon" doc:"Bytes it has: the actual size of its balloon; 0: not seen."`
+	Resident       Size    `json:"resident" doc:"Bytes of host memory in use for it."`
+	MemoryUsed     Size    `json:"memoryUsed,omitempty" doc:"Bytes it uses of its memory: its balloon less what its guest reports as available; where the guest reports nothing, resident. Left out where neither is known."`
+	VCPUs          int     `json:"vcpus" doc:"Number of its virtual CPUs."`
+	Generation     uint64  `json:"generation" doc:"How many times it was started."`
+
+	Addresses []string          `json:"addresses,omitempty" doc:"Addresses in its network, IPv4 first, as its guest agent, the DHCP leases or the neighbour table of its host have them; at most 8. For people: they prove nothing."`
+	CreatedAt time.Time         `json:"createdAt,omitzero" doc:"When it became part of its virtual cluster."`
+	StartedAt time.Time         `json:"startedAt,omitzero" doc:"When it was last started, by the clock of the host that did; a migration or a reboot of its guest does not count. Left out where it does not run, or that is not known."`
+	MinYield  float64           `json:"minYield" doc:"Least yield that its virtual cluster was promised."`
+	Image     string            `json:"image,omitempty" doc:"Image that it starts from."`
+	Disk      *Disk             `json:"disk,omitempty" doc:"Its disk."`
+	Network   string            `json:"network,omitempty" doc:"Network that it is connected to."`
+	Labels    map[string]string `json:"labels,omitempty" doc:"Labels of its group."`
+
+	SampledAt time.Time `json:"sampledAt,omitzero" doc:"When cap, used, balloon, resident and memoryUsed were measured."`
 }
 
 // Host is a machine and what it gives. Many fields: it is one JSON object of the API, whose fields are never removed.
@@ -116,6 +126,9 @@ type Host struct {
 	Drain        *Drain            `json:"drain,omitempty" doc:"Of a host that is to be emptied: how far it is."`
 	KVM          bool              `json:"kvm" doc:"Hardware virtualization is used; else software emulation."`
 	Software     string            `json:"software" doc:"Its hypervisor and the version."`
+	Version      string            `json:"version,omitempty" doc:"Version of its vcd, as it states it; left out where that is not known."`
+	Roles        []string          `json:"roles,omitempty" doc:"What its vcd is in the cluster: server, agent. Left out where the server that answers runs alone."`
+	BootedAt     time.Time         `json:"bootedAt,omitzero" doc:"When the machine was started, by its own clock; left out where that is not known."`
 	Error        string            `json:"error,omitempty" doc:"Why what is wanted is not in force on it."`
 	Unmanaged    []string          `json:"unmanaged,omitempty" doc:"VMs that carry this cluster's mark and are unknown to it: reported, never touched."`
 	Synced       uint64            `json:"synced" doc:"Log index up to which what is wanted is in force on it."`
@@ -188,14 +201,15 @@ type Result struct {
 
 // Event is one thing that happened.
 type Event struct {
-	Seq    uint64    `json:"seq" doc:"Its number, one more than that of the event before."`
-	Index  uint64    `json:"index" doc:"Log index of the change it belongs to."`
-	At     time.Time `json:"at" doc:"When it happened, by the clock of the leader."`
-	Kind   string    `json:"kind" doc:"vc-create, vm-running, host-cordoned and so on."`
-	Object string    `json:"object" enum:"vc,vm,host,image,cluster,member,plan,token,tenant" doc:"What kind of thing it happened to."`
-	Tenant string    `json:"tenant,omitempty" doc:"Tenant that the object belongs to; left out for what is the cluster's or the default tenant's, and where it follows from the request."`
-	Name   string    `json:"name" doc:"Name of the object."`
-	Text   string    `json:"text" doc:"What happened, in words."`
+	Seq      uint64    `json:"seq" doc:"Its number, one more than that of the event before."`
+	Index    uint64    `json:"index" doc:"Log index of the change it belongs to."`
+	At       time.Time `json:"at" doc:"When it happened, by the clock of the leader."`
+	Kind     string    `json:"kind" doc:"vc-created, vm-running, host-cordoned and so on: a code that is never renamed."`
+	Severity string    `json:"severity,omitempty" enum:"info,warning,critical" doc:"How much it matters, by its kind. Left out by servers that do not know it."`
+	Object   string    `json:"object" enum:"vc,vm,host,image,cluster,member,plan,token,tenant" doc:"What kind of thing it happened to."`
+	Tenant   string    `json:"tenant,omitempty" doc:"Tenant that the object belongs to; left out for what is the cluster's or the default tenant's, and where it follows from the request."`
+	Name     string    `json:"name" doc:"Name of the object."`
+	Text     string    `json:"text" doc:"What happened, in words."`
 }
 
 // EventList is a list of events.
@@ -261,6 +275,7 @@ type Condition struct {
 	Object   string `json:"object" doc:"cluster, member, host."`
 	Name     string `json:"name" doc:"Name of the object."`
 	Text     string `json:"text" doc:"What is wrong, and the way out."`
+	Command  string `json:"command,omitempty" doc:"Command that mends it, or else that shows more; left out where neither is known."`
 }
 
 // Explanation says why a virtual cluster has the yield it has, or why it has none.

@@ -26,7 +26,7 @@ type Available struct {
 // goes with it: eq. 4 is for hosts that know only the sum.
 type hostLoad struct {
 	vms   map[string]*vmLoad
-	other forecast.DampedLoad // what is no VM's of the cluster
+	other damped // what is no VM's of the cluster
 	step  time.Duration
 	until time.Time // end of this step
 	// past returns what the history of a VM says of each five minutes since a time, the oldest first.
@@ -39,9 +39,17 @@ func newHostLoad(past func(vm string, since time.Time) []history.Bucket) hostLoa
 	return hostLoad{vms: map[string]*vmLoad{}, left: hypervisor.Unknown, past: past}
 }
 
+// damped is an estimate of both resources, cores and bytes.
+type damped struct{ cpu, memory forecast.Damped }
+
+func (d *damped) observe(cpu, memory float64) {
+	d.cpu.Observe(cpu)
+	d.memory.Observe(memory)
+}
+
 type vmLoad struct {
 	generation uint64
-	load       forecast.DampedLoad
+	load       damped
 	cpu        float64 // sum of the cores used at n looks in this step
 	n          int
 	memory     float64 // most bytes in use at a look in this step
@@ -78,7 +86,8 @@ func (l *hostLoad) measure(stats []hypervisor.Stats, used map[string]float64, li
 			}
 			v := &vmLoad{generation: vm.Generation, request: float64(vm.Memory + m.overhead)}
 			v.past.Remember(togetherSlots)
-			v.load.Place(forecast.Amounts{CPU: cpu, Memory: float64(vm.Memory + m.overhead)})
+			v.load.cpu.Place(cpu)
+			v.load.memory.Place(float64(vm.Memory + m.overhead))
 			l.vms[id] = v
 		}
 	}
@@ -160,31 +169,30 @@ func (l *hostLoad) observe(m machine, now time.Time) (used Limits) {
 		if v.n == 0 {
 			continue // nothing is known but what it asked for
 		}
-		u := forecast.Amounts{CPU: v.cpu / float64(v.n), Memory: v.memory}
-		v.load.Observe(u)
+		cpu := v.cpu / float64(v.n)
+		v.load.observe(cpu, v.memory)
 		l.remember(id, v, m, now)
-		used.CPU, used.Memory = used.CPU+u.CPU, used.Memory+int64(u.Memory)
+		used.CPU, used.Memory = used.CPU+cpu, used.Memory+int64(v.memory)
 		v.cpu, v.n, v.memory = 0, 0, 0
 	}
-	other := forecast.Amounts{CPU: m.foreign.CPU, Memory: float64(m.foreign.Memory)}
+	other := float64(m.foreign.Memory)
 	if l.left >= 0 { // what the kernel has given out is in use, whatever process has it; VMs are counted by themselves
-		other.Memory = max(other.Memory, float64(m.capacity.Memory-l.left-used.Memory))
+		other = max(other, float64(m.capacity.Memory-l.left-used.Memory))
 	}
-	l.other.Observe(other)
+	l.other.observe(m.foreign.CPU, other)
 	return used
 }
 
 // publish computes what is available from the estimates.
 func (l *hostLoad) publish(m machine, used Limits, now time.Time) {
-	e, known := l.other.Estimate(), make(map[string]uint64, len(l.vms))
+	cpu, memory, known := l.other.cpu.Estimate(), l.other.memory.Estimate(), make(map[string]uint64, len(l.vms))
 	for id, v := range l.vms {
-		of := v.load.Estimate()
-		e.CPU, e.Memory = e.CPU+of.CPU, e.Memory+of.Memory
+		cpu, memory = cpu+v.load.cpu.Estimate(), memory+v.load.memory.Estimate()
 		known[id] = v.generation
 	}
-	l.available = &Available{Used: used, Estimated: limits(e.CPU, e.Memory), VMs: known, Available: limits(
-		min(m.allowance.CPU-m.foreign.CPU-used.CPU, m.capacity.CPU-e.CPU),
-		min(float64(m.allowance.Memory-m.foreign.Memory)-max(float64(used.Memory), l.together(now)), float64(m.capacity.Memory)-e.Memory))}
+	l.available = &Available{Used: used, Estimated: limits(cpu, memory), VMs: known, Available: limits(
+		min(m.allowance.CPU-m.foreign.CPU-used.CPU, m.capacity.CPU-cpu),
+		min(float64(m.allowance.Memory-m.foreign.Memory)-max(float64(used.Memory), l.together(now)), float64(m.capacity.Memory)-memory))}
 }
 
 func limits(cpu, memory float64) Limits { return Limits{CPU: cpu, Memory: int64(math.Floor(memory))} }

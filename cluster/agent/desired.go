@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"evenkeel/hypervisor"
@@ -144,6 +145,9 @@ type Sample struct {
 	Memory     int64 // bytes it uses of its memory, see MemoryUsed; 0 = not known
 	// Guest is nil where the guest reports nothing (it has no balloon driver, or fell silent): its memory is left alone.
 	Guest *Guest `json:",omitempty"`
+	// Started and Addresses as the hypervisor has them.
+	Started   time.Time    `json:",omitzero"`
+	Addresses []netip.Addr `json:",omitempty"`
 }
 
 // Report is what an agent sends to the leader after each round.
@@ -156,6 +160,8 @@ type Report struct {
 	ForeignVMs int
 	Overhead   int64
 	MigrateURI string // where other hosts reach this one's hypervisor
+	// Booted is when the machine was, by its own clock; zero: not known.
+	Booted     time.Time `json:",omitzero"`
 	Reach      bool   // the hypervisor answers
 	Error      string // what went wrong in the last round, "" = nothing
 	Index      uint64 // of the desired state that is in force now, but for starts that hang; 0 = not in force

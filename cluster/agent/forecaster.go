@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
 	"math"
 	"slices"
 	"sync"
@@ -59,12 +58,10 @@ func (f *forecaster) minSamples() int {
 
 // fresh returns new series for a VM. CPU has a bound. Memory has none: for a guest that reports nothing it includes what its
 // emulator takes.
-func (f *forecaster) fresh(vm string, vcpus int) *vmSeries {
+func (f *forecaster) fresh(vcpus int) *vmSeries {
 	v := &vmSeries{vcpus: vcpus, series: map[string]*forecast.Series{}}
 	for resource := range forecastNotes {
-		h := fnv.New32a()
-		_, _ = h.Write([]byte(vm + resource)) // never fails
-		o := forecast.Options{Phase: int(h.Sum32() >> 1), Positive: true, Workspace: f.space}
+		o := forecast.Options{Positive: true, Workspace: f.space}
 		if resource == ResourceCPU {
 			o.Max = float64(vcpus)
 		}
@@ -94,7 +91,7 @@ func (f *forecaster) learn(m minutes) {
 	v := f.of[m.vm]
 	changed := v != nil && m.vcpus > 0 && v.vcpus != m.vcpus // values of before may not fit its bound
 	if v == nil || changed {
-		v = f.fresh(m.vm, m.vcpus)
+		v = f.fresh(m.vcpus)
 		f.of[m.vm] = v
 	}
 	for resource, s := range v.series {
@@ -103,7 +100,7 @@ func (f *forecaster) learn(m minutes) {
 			continue
 		}
 		if any && last > f.stepOf(m.over)+1 { // the clock was ahead
-			s = f.fresh(m.vm, m.vcpus).series[resource]
+			s = f.fresh(m.vcpus).series[resource]
 			v.series[resource] = s
 		}
 		for _, b := range m.all {
@@ -178,7 +175,7 @@ func (f *forecaster) notes(vm string) history.Notes {
 func (f *forecaster) restore(vm string, vcpus int, notes history.Notes) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	v, here := f.fresh(vm, vcpus), f.of[vm]
+	v, here := f.fresh(vcpus), f.of[vm]
 	delete(f.of, vm)
 	for resource, n := range forecastNotes {
 		state, is := notes[n]

@@ -97,7 +97,7 @@ func (r *runner) remember(there []hypervisor.VM, at time.Time) {
 // describe is the report on the machine itself.
 func (r *runner) describe(there listing) Report {
 	out := Report{Host: r.Host, Capacity: r.capacity, Allowance: r.Allowance(r.capacity), Overhead: r.Overhead(r.capacity), Reach: true,
-		MigrateURI: r.MigrateURI, Resumes: true, Migrates: r.partner, Moves: r.progress(), MissingRoutes: r.reach.report(time.Now()), Running: []Instance{}, Epoch: r.epoch, Hangs: r.hangs()}
+		MigrateURI: r.MigrateURI, Booted: r.Booted, Resumes: true, Migrates: r.partner, Moves: r.progress(), MissingRoutes: r.reach.report(time.Now()), Running: []Instance{}, Epoch: r.epoch, Hangs: r.hangs()}
 	for _, vm := range there.vms {
 		if !vm.Foreign && vm.Cluster == r.cluster {
 			out.Running = append(out.Running, Instance{VM: vm.Identity.VM, Name: vm.Name, Generation: vm.Generation, Incoming: r.isStanding(vm) || vm.State == hypervisor.Incoming, Leftover: r.isLeftover(vm), Leaving: there.leaving[vm.Identity.VM] || !r.alone})

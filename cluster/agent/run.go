@@ -40,6 +40,7 @@ type Options struct {
 	Recorder   *Recorder  // of the VMs' histories; nil: none are kept
 	State      StateStore // nil: nothing is known again after a restart, restartable VMs are stopped at it
 	Boot       string     // differs from one run of the machine to the next
+	Booted     time.Time  // when the machine was; zero: not known
 	Machine    string     // differs from one machine to another; "" = not known
 	MigrateURI string     // where other hosts reach this one's hypervisor
 	// Peers asks the leader which hosts VMs may be sent to: see reach. nil: whether this host reaches others is not looked at.
@@ -64,6 +65,9 @@ func Run(ctx context.Context, o Options) error {
 	wg.Go(func() { r.lease.run(ctx) })
 	if r.reach != nil {
 		wg.Go(func() { r.reach.run(ctx) })
+	}
+	if r.addresses != nil {
+		wg.Go(func() { r.addresses.run(ctx) })
 	}
 	if o.Recorder != nil {
 		wg.Go(func() { o.Recorder.run(ctx) })
@@ -91,7 +95,7 @@ func (o Options) withDefaults() Options {
 // newRunner returns a runner that has done nothing yet. It takes over the watchdog that an agent before it armed.
 func newRunner(o Options) (*runner, error) {
 	o = o.withDefaults()
-	r := &runner{Options: o, log: o.Log.With("host", o.Host), last: Report{Host: o.Host, MigrateURI: o.MigrateURI, Resumes: true},
+	r := &runner{Options: o, log: o.Log.With("host", o.Host), last: Report{Host: o.Host, MigrateURI: o.MigrateURI, Resumes: true, Booted: o.Booted},
 		caps: map[string]hypervisor.VM{}, refused: map[Instance]time.Time{}, ended: map[string]string{}, orphans: map[string]int64{}, begun: map[string]Sending{},
 		asked: map[string]time.Time{}, balloons: map[string]balloonTry{}, shares: map[string]float64{}, cleared: map[string]uint64{}, attempts: map[string]attempt{},
 		starts: map[string]*starting{}, moves: map[string]*moving{}, moved: make(chan struct{}, 1), resumed: map[uint64]hypervisor.Moved{}, failing: map[uint64]time.Time{},
@@ -103,6 +107,9 @@ func newRunner(o Options) (*runner, error) {
 	if o.Peers != nil {
 		r.reach = &reach{host: o.Host, hyp: o.Hypervisor, peers: o.Peers, news: r.wake, seen: map[string]probeResult{},
 			failed: func(err error) { r.log.Debug("whether other hosts are reached is not known", "error", err) }}
+	}
+	if known, is := o.Hypervisor.(hypervisor.Addressing); is {
+		r.addresses = newAddressBook(known)
 	}
 	return r, nil
 }
@@ -157,6 +164,8 @@ type runner struct {
 	log   *slog.Logger
 	lease *leaseManager
 	reach *reach // nil: it is not looked at
+	// addresses of VMs; nil: the hypervisor knows none.
+	addresses *addressBook
 
 	// Identify: the machine, the cluster, and what was listed.
 	capacity hypervisor.Capacity

@@ -58,7 +58,8 @@ func (r *runner) samples(ctx context.Context) ([]Sample, error) {
 		g := r.guest(id)
 		g.observe(s, listed.Memory, r.UseWindow)
 		out = append(out, Sample{VM: id, Generation: s.Generation, At: s.At, State: string(listed.State), Cap: listed.CPU.Cap,
-			Used: u.add(s, r.UseWindow), VCPUTime: s.VCPUTime, Balloon: s.Balloon, Resident: s.Resident, Memory: memoryOf(s), Guest: g.report()})
+			Used: u.add(s, r.UseWindow), VCPUTime: s.VCPUTime, Balloon: s.Balloon, Resident: s.Resident, Memory: memoryOf(s), Guest: g.report(),
+			Started: listed.Started, Addresses: r.addresses.of(id)})
 	}
 	r.observe(stats, out)
 	for id := range r.use {

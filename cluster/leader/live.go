@@ -53,7 +53,7 @@ func (l *liveReports) take(r agent.Report, now time.Time) (n news) {
 
 // after returns what a host reported last once another report of it has come.
 func (live HostLive) after(r agent.Report, now time.Time) HostLive {
-	live.Reach, live.Error, live.Hangs = r.Reach, r.Error, HangsOf(live.Hangs, r.Hangs, now)
+	live.Reach, live.Error, live.Hangs, live.Booted = r.Reach, r.Error, HangsOf(live.Hangs, r.Hangs, now), r.Booted
 	live.Shrunk = max(live.Shrunk, r.Index)
 	if len(r.Lacking) == 0 {
 		live.Synced = max(live.Synced, r.Index)

@@ -416,9 +416,15 @@ func changesOf(s *state.Snapshot, p *state.Plan) []Change {
 		case vm.Phase == state.Starting && (!existed || old.Generation < vm.Generation):
 			ch.Verb, ch.Text = "place", fmt.Sprintf("place %s on %s: need %.2f cores, %d MiB", vm.Name, vm.Host, g.CPU, g.Memory>>20)
 		case vm.Goal == state.GoalDelete:
-			ch.Verb, ch.Text = "delete", fmt.Sprintf("delete %s from %s, with its disk", vm.Name, vm.Host)
+			ch.Verb, ch.Text = "delete", fmt.Sprintf("delete %s from %s", vm.Name, vm.Host)
+			if placement.HasDisk(s, g) {
+				ch.Text += ", with its disk"
+			}
 		case vm.Goal == state.GoalStop:
-			ch.Verb, ch.Text = "stop", fmt.Sprintf("stop %s on %s, its disk is kept", vm.Name, vm.Host)
+			ch.Verb, ch.Text = "stop", fmt.Sprintf("stop %s on %s", vm.Name, vm.Host)
+			if placement.HasDisk(s, g) && !g.Disk.Ephemeral {
+				ch.Text += ", its disk is kept"
+			}
 		default:
 			ch.Verb, ch.Text = "balloon", fmt.Sprintf("balloon of %s on %s: %d MiB", vm.Name, vm.Host, vm.Due(g)>>20)
 		}

@@ -2,6 +2,7 @@ package leader
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 
 	"evenkeel/cluster/agent"
@@ -22,6 +23,7 @@ type HostLive struct {
 	VMs    map[string]agent.Sample
 	// Sampled is when VMs came in, by the leader's clock.
 	Sampled time.Time
+	Booted  time.Time // when the machine was, by its own clock; zero: not known
 	// Pressure of the machine, measured with the samples of its VMs; nil: its kernel measures none, or its agent does not
 	// report it.
 	Pressure  *hypervisor.Pressure
@@ -113,6 +115,14 @@ type VMView struct {
 	Resident   int64
 	MemoryUsed int64 // bytes, see agent.MemoryUsed; 0 = not known
 	SampledAt  time.Time
+	StartedAt  time.Time    // zero = not known
+	Addresses  []netip.Addr // as its host last found them
+	MinYield   float64      // that its VC was promised
+	// What its group states, see state.Group.
+	Image   string
+	Disk    state.Disk
+	Network string
+	Labels  map[string]string
 }
 
 // HostView is a host with what is allocated and used of it.
@@ -129,6 +139,7 @@ type HostView struct {
 	Unmanaged    []string
 	Leftovers    []string // VMs that migrations left behind there, paused
 	Synced       uint64
+	BootedAt     time.Time
 	Pressure     *hypervisor.Pressure // nil = not known
 	Availability *HostAvailability    // on what it has available for new VMs; nil: it reported none
 }
@@ -149,7 +160,7 @@ type VCView struct {
 func (v *View) VMView(vm state.VM) VMView {
 	vc, _ := v.VC(vm.VC)
 	g, _ := vc.GroupOf(vm)
-	out := VMView{VM: vm, VCName: vc.Name, State: string(vm.Phase), Need: g.Need(), Memory: g.Memory}
+	out := VMView{VM: vm, VCName: vc.Name, State: string(vm.Phase), Need: g.Need(), Memory: g.Memory, MinYield: vc.MinYield, Image: g.Image, Disk: g.Disk, Network: g.Network, Labels: g.Labels}
 	switch {
 	case vm.ConsumesResources() && vm.Phase == state.Stopping: // it keeps the cap it had, whatever its group is given meanwhile
 		g.Allocation = vm.Frozen
@@ -176,6 +187,7 @@ func (v *View) VMView(vm state.VM) VMView {
 		return out
 	}
 	out.Cap, out.Used, out.Balloon, out.Resident, out.MemoryUsed, out.SampledAt = s.Cap, s.Used, s.Balloon, s.Resident, s.Memory, s.At
+	out.StartedAt, out.Addresses = s.Started, s.Addresses
 	if live.Reach && vm.Phase == state.Running && s.State != "running" {
 		out.State = s.State
 	}
@@ -196,7 +208,7 @@ func (v *View) HostView(h state.Host) HostView {
 		out.Used.CPU += s.Used
 		out.Used.Memory += s.Resident
 	}
-	out.Pressure = live.Pressure
+	out.Pressure, out.BootedAt = live.Pressure, live.Booted
 	if w, reported := v.availability[h.Name]; reported {
 		out.Availability = &HostAvailability{HostAvailability: w, Ignored: placement.Env{Now: v.now.UTC(), Availability: v.availability, Period: v.period}.Ignored(v.Snapshot, h.Name)}
 	}

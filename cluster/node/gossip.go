@@ -45,8 +45,10 @@ type GossipOptions struct {
 	Keys      [][]byte // 1 to MaxGossipKeys, each GossipKeyBytes long: it seals with the first and opens with all
 	Meta      GossipMeta
 	Log       *slog.Logger
-	// Network carries it instead of UDP and TCP, for tests and simulations; Advertise is the address in it.
-	Network *GossipNetwork
+	// network carries it instead of UDP and TCP, for tests; Advertise is the address in it.
+	network interface {
+		attach(address string) (memberlist.Transport, error)
+	}
 	// Interval between two probes of others, and what follows from it; 0 = 1 s.
 	Interval time.Duration
 	Wall     func() time.Time     // the time of day that others receive; default time.Now
@@ -182,8 +184,8 @@ func (g *Gossip) SetKeys(keys [][]byte) error {
 }
 
 func (g *Gossip) transport(conf *memberlist.Config) error {
-	if g.o.Network != nil {
-		t, err := g.o.Network.attach(g.o.Advertise)
+	if g.o.network != nil {
+		t, err := g.o.network.attach(g.o.Advertise)
 		conf.Transport = t
 		return err
 	}

@@ -134,7 +134,7 @@ func TestGossipHealsAfterPartition(t *testing.T) {
 	var addresses []string
 	for n := 1; n <= 4; n++ {
 		addresses = append(addresses, fmt.Sprintf("10.0.0.%d:7481", n))
-		all = append(all, gossip(t, GossipOptions{Name: fmt.Sprintf("m%d", n), Advertise: addresses[n-1], Network: network}))
+		all = append(all, gossip(t, GossipOptions{Name: fmt.Sprintf("m%d", n), Advertise: addresses[n-1], network: network}))
 	}
 	for _, g := range all {
 		g.joinIn(t, addresses...)
@@ -155,8 +155,8 @@ func TestGossipHealsAfterPartition(t *testing.T) {
 // A member that stops without announcing it is found out; the network does not wait for it.
 func TestGossipCrash(t *testing.T) {
 	network := NewGossipNetwork()
-	a := gossip(t, GossipOptions{Name: "a", Advertise: "10.0.0.1:1", Network: network})
-	b := gossip(t, GossipOptions{Name: "b", Advertise: "10.0.0.2:1", Network: network})
+	a := gossip(t, GossipOptions{Name: "a", Advertise: "10.0.0.1:1", network: network})
+	b := gossip(t, GossipOptions{Name: "b", Advertise: "10.0.0.2:1", network: network})
 	b.joinIn(t, a.Address())
 	sees(t, a, "a", "b")
 	if err := b.ml.Shutdown(); err != nil { // without leaving
@@ -164,7 +164,7 @@ func TestGossipCrash(t *testing.T) {
 	}
 	b.closing.Do(func() {})
 	hint(t, a, "b", HintFailed)
-	again := gossip(t, GossipOptions{Name: "b", Advertise: "10.0.0.2:1", Network: network})
+	again := gossip(t, GossipOptions{Name: "b", Advertise: "10.0.0.2:1", network: network})
 	again.joinIn(t, a.Address())
 	sees(t, a, "a", "b")
 	if _, err := network.attach("10.0.0.2:1"); err == nil {

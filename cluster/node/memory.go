@@ -18,12 +18,31 @@ type Memory struct{ disk *memoryDisk }
 // NewMemory returns an empty disk.
 func NewMemory() *Memory { return &Memory{&memoryDisk{InmemStore: raft.NewInmemStore()}} }
 
+// Watch calls f with each entry that is written to the log from now on; data is nil where Raft wrote the entry for itself. An entry
+// may be written again, by another leader. Call it before the disk is used.
+func (m *Memory) Watch(f func(index, term uint64, data []byte)) { m.disk.watch = f }
+
 // memoryDisk implements disk and raft.SnapshotStore.
 type memoryDisk struct {
 	*raft.InmemStore
 	mu    sync.Mutex
 	used  bool
 	snaps []*memorySnapshot // newest last
+	watch func(index, term uint64, data []byte)
+}
+
+// StoreLogs implements raft.LogStore.
+func (m *memoryDisk) StoreLogs(logs []*raft.Log) error {
+	if m.watch != nil {
+		for _, l := range logs {
+			if l.Type == raft.LogCommand {
+				m.watch(l.Index, l.Term, l.Data)
+			} else {
+				m.watch(l.Index, l.Term, nil)
+			}
+		}
+	}
+	return m.InmemStore.StoreLogs(logs)
 }
 
 type memorySnapshot struct {

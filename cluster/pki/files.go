@@ -114,35 +114,6 @@ func (f Files) stamp() (string, error) {
 	return out, nil
 }
 
-// WriteCA writes a CA's certificate and key (0600).
-func WriteCA(certFile, keyFile string, ca *CA) error {
-	key, err := ca.KeyPEM()
-	if err != nil {
-		return err
-	}
-	if err := replaceFile(keyFile, key, 0o600); err != nil {
-		return err
-	}
-	return replaceFile(certFile, ca.CertPEM(), 0o644)
-}
-
-// ReadCA reads a CA's key, which only its owner may read, and its certificate out of those in certFile.
-func ReadCA(certFile, keyFile string) (*CA, error) {
-	cert, err := readFile(certFile)
-	if err != nil {
-		return nil, err
-	}
-	key, err := readKey(keyFile, 0)
-	if err != nil {
-		return nil, err
-	}
-	ca, err := ParseCA(cert, key)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", keyFile, err)
-	}
-	return ca, nil
-}
-
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -173,26 +173,30 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-func TestCAFiles(t *testing.T) {
+func TestKeyFiles(t *testing.T) {
 	ca := newCA(t, "c", 1)
 	dir := t.TempDir()
-	cert, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "ca.key")
-	if err := WriteCA(cert, key, ca); err != nil {
+	key := filepath.Join(dir, "ca.key")
+	content, err := ca.KeyPEM()
+	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := ReadCA(cert, key); err != nil || !got.cert.Equal(ca.cert) {
+	if err := replaceFile(key, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readKey(key, 0); err != nil || string(got) != string(content) {
 		t.Fatal(got, err)
 	}
 	if err := os.Chmod(key, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadCA(cert, key); err == nil {
+	if _, err := readKey(key, 0); err == nil {
 		t.Error("took a CA's key that others may read")
 	}
 	if err := errors.Join(os.Chmod(key, 0o600), os.Chmod(dir, 0o777)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadCA(cert, key); !errors.Is(err, secretfile.ErrExposed) {
+	if _, err := readKey(key, 0); !errors.Is(err, secretfile.ErrExposed) {
 		t.Errorf("a CA's key in a directory that all may write: %v", err)
 	}
 	if err := os.Chmod(dir, 0o755); err != nil {
@@ -204,7 +208,7 @@ func TestCAFiles(t *testing.T) {
 	if err := os.Chown(key, 65534, 65534); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadCA(cert, key); !errors.Is(err, secretfile.ErrExposed) {
+	if _, err := readKey(key, 0); !errors.Is(err, secretfile.ErrExposed) {
 		t.Errorf("a CA's key of another user: %v", err)
 	}
 }

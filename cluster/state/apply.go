@@ -21,7 +21,6 @@ var (
 const (
 	keepEvents     = 10_000
 	keepOperations = 10_000
-	keepRemembered = 24 * time.Hour
 	keepRevoked    = 7 * 24 * time.Hour // beyond the end of what was revoked
 	forgetEvery    = 256                // log entries, between two looks at what is too old
 )
@@ -62,7 +61,7 @@ func (s *Store) applySome(entries []Entry, out []error) (n int) {
 		s.cache = applyCache{db: db, vcs: map[string]*VC{}, ops: unknown}
 	}
 	w := newWriter(db.Txn(true), 0, time.Time{})
-	w.cache = s.cache
+	w.cache = s.cache.begin()
 	for n < len(entries) && (n == 0 || out[n-1] == nil) && !w.replaced {
 		if out[n] = w.apply(entries[n]); out[n] == nil {
 			w.finish()
@@ -76,18 +75,18 @@ func (s *Store) applySome(entries []Entry, out []error) (n int) {
 			delete(s.cache.vcs, id)
 		}
 		w = newWriter(db.Txn(true), 0, time.Time{})
-		w.cache = s.cache
+		w.cache = s.cache.begin()
 		for _, e := range entries[:n-1] {
 			if err := w.apply(e); err != nil {
 				panic(fmt.Sprintf("state: log entry %d is refused, and was not before: %v", e.Index, err))
 			}
 			w.finish()
 		}
-		w.index, w.at = last.index, last.at
+		w.index, w.at, w.version = last.index, last.at, last.version
 		w.finish()
 	}
 	w.txn.Commit()
-	s.cache.ops = w.cache.ops
+	s.cache.ops, s.cache.events = w.cache.ops, w.cache.events.commit()
 	s.watches.fire(w.hosts, w.all)
 	return n
 }
@@ -162,8 +161,7 @@ func (w *writer) finish() {
 	}
 }
 
-// forget drops what is old. The index of an operation gives its age: its id carries the time by the clock of the member that
-// proposed it, and that clock may be set back.
+// forget drops what is old.
 func (w *writer) forget() {
 	forgetRows(w, tRevoked, func(r *Revoked) bool { return w.at.Sub(r.Until) > keepRevoked })
 	forgetRows(w, tTokens, func(t *JoinToken) bool { return w.at.Sub(t.Until) > keepRevoked })
@@ -171,35 +169,7 @@ func (w *writer) forget() {
 	w.forgetRevocations()
 	w.forgetParts()
 	w.forgetRemembered()
-	if w.cache.ops == unknown {
-		w.cache.ops = 0
-		each(w.read(), func(*Operation) bool { w.cache.ops++; return true }, tOps, "id")
-	}
-	if w.cache.ops <= keepOperations {
-		return
-	}
-	ops := make([]*Operation, 0, w.cache.ops-keepOperations)
-	each(w.read(), func(op *Operation) bool {
-		ops = append(ops, op)
-		return len(ops) < cap(ops)
-	}, tOps, "age")
-	for _, op := range ops {
-		w.drop(tOps, op)
-	}
-}
-
-// forgetRemembered drops the keys of requests that are too old. There may be very many: it reads only those that are old.
-func (w *writer) forgetRemembered() {
-	var rows []*Remembered
-	each(w.read(), func(r *Remembered) bool {
-		if w.at.Sub(r.At) > keepRemembered {
-			rows = append(rows, r)
-		}
-		return seconds(r.At) <= seconds(w.at.Add(-keepRemembered))
-	}, tIdem, "age")
-	for _, r := range rows {
-		w.drop(tIdem, r)
-	}
+	w.forgetOperations()
 }
 
 // forgetRows drops the rows of a table that are too old. It reads them in place: most are kept.
@@ -216,17 +186,13 @@ func forgetRows[T any](w *writer, table string, tooOld func(*T) bool) {
 	}
 }
 
-// event records what happened, and drops the oldest event when there are more than keepEvents.
+// event records what happened, and drops an old event when there are more than keepEvents.
 func (w *writer) event(kind, object, name, format string, args ...any) {
 	w.pos.Seq++
 	e := &Event{Seq: w.pos.Seq, Index: w.index, At: w.at, Kind: kind, Object: object, Name: name, Text: fmt.Sprintf(format, args...)}
 	w.numberForTenant(e)
 	w.put(tEvents, e)
-	if old := w.pos.Seq; old > keepEvents {
-		if e, ok := first[Event](w.read(), tEvents, "id", old-keepEvents); ok {
-			w.drop(tEvents, &e)
-		}
-	}
+	w.forgetEvents(e)
 }
 
 // touch marks a host as changed, so that a plan made on an older snapshot conflicts.

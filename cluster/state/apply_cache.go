@@ -12,6 +12,13 @@ type applyCache struct {
 	vcs     map[string]*VC // rows, by id; not all of them. nil: none are kept
 	changed []string       // VCs that were put or dropped in the transaction
 	ops     int            // operations that are kept, or unknown
+	events  eventCounts
+}
+
+// begin is the cache of a transaction.
+func (h applyCache) begin() applyCache {
+	h.events = h.events.begin()
+	return h
 }
 
 // unknown is an unknown number of operations.

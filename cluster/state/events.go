@@ -29,8 +29,8 @@ func (f EventFilter) Match(e Event) bool {
 // EventsWhere returns the events that a filter wants with a greater number than after, oldest first: the oldest limit of them,
 // or with newest the newest limit.
 func (s *Snapshot) EventsWhere(f EventFilter, after uint64, newest bool, limit int) []Event {
-	if last, all := s.LastEvent(), len(f.Kinds) == 0 && f.Name == "" && f.Since.IsZero(); newest && all && last > uint64(limit) {
-		after = max(after, last-uint64(limit))
+	if newest && len(f.Kinds) == 0 && f.Name == "" && f.Since.IsZero() {
+		return s.newestEvents(after, limit)
 	}
 	var out []Event
 	for _, e := range s.EventsAfter(after, 0) {
@@ -42,4 +42,18 @@ func (s *Snapshot) EventsWhere(f EventFilter, after uint64, newest bool, limit i
 		}
 	}
 	return out[max(0, len(out)-limit):]
+}
+
+// newestEvents returns the newest events with a greater number than after, oldest first, at most limit of them.
+func (s *Snapshot) newestEvents(after uint64, limit int) []Event {
+	it, err := s.txn.GetReverse(tEvents, "id")
+	if err != nil {
+		panic("state: events: " + err.Error())
+	}
+	var out []Event
+	for obj := it.Next(); obj != nil && len(out) < limit && obj.(*Event).Seq > after; obj = it.Next() {
+		out = append(out, *obj.(*Event))
+	}
+	slices.Reverse(out)
+	return out
 }

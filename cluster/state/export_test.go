@@ -19,6 +19,11 @@ func (s *Store) SeenAmiss() (ids []string) {
 			ids = append(ids, id)
 		}
 	}
+	kept := map[string]int{}
+	each(s.Snapshot(), func(e *Event) bool { kept[e.OwnerOf()]++; return true }, tEvents, "id")
+	if s.cache.events.kept != nil && !maps.Equal(s.cache.events.kept, kept) {
+		ids = append(ids, fmt.Sprintf("events %v, not %v", s.cache.events.kept, kept))
+	}
 	n := 0
 	each(s.Snapshot(), func(*Operation) bool { n++; return true }, tOps, "id")
 	if s.cache.ops != unknown && s.cache.ops != n {
@@ -41,3 +46,6 @@ func Row(table string) any {
 	}
 	return row
 }
+
+// FairLimit is fairLimit.
+var FairLimit = fairLimit

@@ -102,7 +102,7 @@ func (w *writer) replaceBy(s *Snapshot) {
 		w.pos = p
 	}
 	clear(w.cache.vcs) // of what was
-	w.cache.vcs, w.cache.ops = nil, unknown
+	w.cache.vcs, w.cache.ops, w.cache.events = nil, unknown, eventCounts{}
 }
 
 // every says of every row of a table that it is to be dropped.

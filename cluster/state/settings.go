@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 )
@@ -57,6 +58,21 @@ func MayName(entries []string, tenant, name, standard string) bool {
 		}
 	}
 	return !listed && (name == standard || tenant == DefaultTenant && len(entries) == 0)
+}
+
+// OpenTo returns the names for which MayName says yes, in order; nil: any name.
+func OpenTo(entries []string, tenant, standard string) []string {
+	if tenant == DefaultTenant && len(entries) == 0 {
+		return nil
+	}
+	out := []string{}
+	for _, e := range append([]string{standard}, entries...) {
+		if name, _, _ := strings.Cut(e, "="); MayName(entries, tenant, name, standard) {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // since is the version of the format that knows all that is set.

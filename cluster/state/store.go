@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync"
-	"time"
 
 	memdb "github.com/hashicorp/go-memdb"
 )
@@ -62,7 +61,8 @@ func schema() *memdb.DBSchema {
 		return &memdb.IndexSchema{Name: name, Unique: unique, AllowMissing: missing, Indexer: str(field)}
 	}
 	events := &memdb.TableSchema{Name: tEvents, Indexes: map[string]*memdb.IndexSchema{
-		"id": {Name: "id", Unique: true, Indexer: numberIndex[Event]{func(e *Event) (uint64, bool) { return e.Seq, true }}},
+		"id":    {Name: "id", Unique: true, Indexer: numberIndex[Event]{func(e *Event) (uint64, bool) { return e.Seq, true }}},
+		"owner": {Name: "owner", Indexer: nameIndex[Event]{func(e *Event) (string, bool) { return e.OwnerOf(), true }}},
 	}}
 	s := &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{tEvents: events}}
 	for _, t := range []*memdb.TableSchema{
@@ -76,7 +76,7 @@ func schema() *memdb.DBSchema {
 		table(tVMs, "ID", by("name", "Name", true, false), by("vc", "VC", false, false), by("host", "Host", false, true), by("movingTo", "MovingTo", false, true)),
 		table(tImages, "Name"),
 		table(tOps, "ID", by("vc", "VC", false, true), &memdb.IndexSchema{Name: "age", Indexer: numberIndex[Operation]{func(op *Operation) (uint64, bool) { return op.Index, true }}}),
-		table(tIdem, "Key", &memdb.IndexSchema{Name: "age", Indexer: numberIndex[Remembered]{func(r *Remembered) (uint64, bool) { return seconds(r.At), true }}}),
+		table(tIdem, "Key"),
 		table(tIndex, "Key"),
 		table(tMembers, "Name", &memdb.IndexSchema{Name: "format", AllowMissing: true, Indexer: numberIndex[Member]{func(m *Member) (uint64, bool) {
 			return uint64(m.Format), m.Server && m.Format > 0
@@ -101,9 +101,6 @@ func schema() *memdb.DBSchema {
 	}
 	return s
 }
-
-// seconds returns the seconds since 1970, so that earlier times are smaller numbers, also before 1970.
-func seconds(at time.Time) uint64 { return uint64(at.Unix()) ^ 1<<63 }
 
 // numberIndex orders rows by a number; rows without one are not in it.
 type numberIndex[T any] struct{ of func(*T) (uint64, bool) }

@@ -48,7 +48,8 @@ func (t *tool) app() *cli.App {
 			&cli.StringFlag{Name: "cacert", Usage: "`FILE` with the CA certificate of the server"},
 			&cli.StringFlag{Name: "context", Usage: "`CONTEXT` of vcctl's configuration to take address, token, CA and tenant from; see vcctl config"},
 			&cli.StringFlag{Name: "tenant", Usage: "`TENANT` whose virtual clusters and VMs the command is about; '*' in lists: all (default: that of the token, or default)"},
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "table", Usage: "table, wide, json (as the REST API has it) or yaml"},
+			&cli.BoolFlag{Name: "version", Usage: "print the version of vcctl"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "table", Usage: "table, wide, json (as the REST API has it), yaml; of lists also csv, name, or custom-columns=COLUMN,HEAD:json.field"},
 		},
 		Commands: []*cli.Command{
 			t.vcCommand(), t.vmCommand(), t.hostCommand(), t.rebalanceCommand(), t.planCommand(), t.simulateCommand(), t.migrationCommand(),
@@ -64,7 +65,13 @@ func (t *tool) app() *cli.App {
 		}
 	})
 	app.OnUsageError = func(_ *cli.Context, err error, _ bool) error { return usage("%v", err) }
-	app.Action = func(ctx *cli.Context) error { return cli.ShowAppHelp(ctx) }
+	app.Action = func(ctx *cli.Context) error {
+		if ctx.Bool("version") {
+			t.printf("vcctl %s\n", version)
+			return nil
+		}
+		return cli.ShowAppHelp(ctx)
+	}
 	return app
 }
 
@@ -104,19 +111,6 @@ func name(c *cli.Context, wanted string) (string, error) {
 		return "", err
 	}
 	return got[0], nil
-}
-
-func (t *tool) versionCommand() *cli.Command {
-	return &cli.Command{
-		Name: "version", Usage: "print the version of vcctl",
-		Description: "Prints the version of this program. `vcctl cluster status` shows that of the server.\n\nExample: vcctl version",
-		Action: func(c *cli.Context) error {
-			if _, err := names(c); err != nil {
-				return err
-			}
-			return t.print(c, map[string]string{"version": version}, func(bool) string { return "vcctl " + version + "\n" })
-		},
-	}
 }
 
 func (t *tool) printf(format string, args ...any) { _, _ = fmt.Fprintf(t.out, format, args...) }

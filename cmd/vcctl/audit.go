@@ -37,7 +37,7 @@ func (t *tool) auditCommand() *cli.Command {
 			{Name: "list", Usage: "list audit records, newest last", ArgsUsage: " ", Action: t.action(auditList),
 				Description: "The newest records that match, of all servers. It says which servers could not be asked.\n\n" +
 					"Example: vcctl audit list --since 24h --object virtual-cluster/web",
-				Flags: append([]cli.Flag{
+				Flags: append([]cli.Flag{sortFlag,
 					&cli.StringFlag{Name: "since", Usage: "only from a `TIME` on: how long ago (30m, 6h), or 2026-03-01T12:00:00Z"},
 					&cli.StringFlag{Name: "until", Usage: "only before a `TIME`"},
 					&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Value: 100, Usage: "at most so many, 1 to 10000"}}, filters...)},
@@ -84,7 +84,11 @@ func auditList(c *call) error {
 	if err != nil {
 		return doing(err, "listing audit records")
 	}
-	if err := c.print(a, func(wide bool) string { return auditTable(a.Items, wide) }); err != nil {
+	value, text, err := auditTable.answer(a.Items, err)
+	if !listFormat(c.format) && c.String("sort") == "" {
+		value = a // with what is missing
+	}
+	if err := c.print(value, text); err != nil {
 		return err
 	}
 	c.t.missing(a.Missing)

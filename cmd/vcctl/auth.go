@@ -17,7 +17,7 @@ func (t *tool) authCommand() *cli.Command {
 				Name: "whoami", Usage: "show as whom the server sees you, and with which role", ArgsUsage: " ",
 				Action: t.ask("asking who you are", func(c *call) (any, view, error) {
 					self, err := c.api.Self(c.ctx)
-					return self, func(wide bool) string { return selfTable([]v1.Self{self}, wide) }, err
+					return self, func(wide bool) string { return selfTable.text([]v1.Self{self}, wide) }, err
 				}),
 				Description: "With --tenant, as in that tenant. -o json has all roles.\n\nExample: vcctl auth whoami",
 			},
@@ -30,7 +30,7 @@ func (t *tool) authCommand() *cli.Command {
 				Name: "permissions", Usage: "list what your role allows", ArgsUsage: " ",
 				Action: t.ask("listing your permissions", func(c *call) (any, view, error) {
 					p, err := c.api.Permissions(c.ctx)
-					return p, func(wide bool) string { return permissionTable(p.Items, wide) }, err
+					return p, func(wide bool) string { return permissionTable.text(p.Items, wide) }, err
 				}),
 				Description: "With --tenant, in that tenant.\n\nExample: vcctl auth permissions",
 			},
@@ -42,7 +42,7 @@ func (t *tool) authCommand() *cli.Command {
 				Flags: []cli.Flag{checkFlag},
 			},
 			{
-				Name: "revocations", Usage: "list the users whose tokens from before a time are refused", ArgsUsage: " ", Flags: []cli.Flag{watchFlag},
+				Name: "revocations", Usage: "list the users whose tokens from before a time are refused", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, sortFlag},
 				Action:      t.ask("listing revocations", func(c *call) (any, view, error) { return revocationTable.answer(c.api.UserRevocations(c.ctx)) }),
 				Description: "Each ends once no token from before could be good any more, because of its age.\n\nExample: vcctl auth revocations",
 			},

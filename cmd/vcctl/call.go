@@ -47,6 +47,9 @@ func (t *tool) offline(do func(*call) error) cli.ActionFunc {
 		if k.format, err = format(c); err != nil {
 			return err
 		}
+		if listFormat(k.format) && !lists(c.Command) {
+			return usage("-o %s is for commands that list", k.format) // before anything is changed
+		}
 		switch timeout := c.IsSet("timeout"); {
 		case timeout && !c.Bool("wait"):
 			return usage("--timeout needs --wait")

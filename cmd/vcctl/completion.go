@@ -199,7 +199,7 @@ func (t *tool) values(c *cli.Context, path []string, flag string) []string {
 	events := slices.Equal(path, []string{"events"})
 	switch flag {
 	case "o", "output":
-		return []string{formatTable, formatWide, formatJSON, formatYAML}
+		return []string{formatTable, formatWide, formatJSON, formatYAML, formatCSV, formatNames, formatColumns}
 	case "kind":
 		if events {
 			return t.things(c, "event")
@@ -217,6 +217,8 @@ func (t *tool) values(c *cli.Context, path []string, flag string) []string {
 		return []string{v1.OnBlockedStop, v1.OnBlockedSkip, v1.OnBlockedShutdown}
 	case "state":
 		return []string{"proposed", "running", "done", "failed", "stopped", "superseded", "aborted"}
+	case "severity":
+		return v1.Severities
 	case "resource":
 		return []string{v1.ResourceCPU, v1.ResourceMemory}
 	case "resolution":
@@ -263,8 +265,8 @@ func (t *tool) things(c *cli.Context, noun string) []string {
 		return nameEach(func(x v1.Member) string { return x.Name })(api.Members(ctx, stale))
 	case "plan":
 		return nameEach(func(x v1.Plan) string { return x.ID })(api.Plans(ctx, "", 0, stale))
-	case "migration":
-		return nameEach(func(x v1.Migration) string { return x.ID })(api.Migrations(ctx, "", "", "", 0, stale))
+	case "migration": // those that go on, by their VMs
+		return nameEach(func(x v1.Migration) string { return x.VM })(api.Migrations(ctx, "", "", "running", 0, stale))
 	case "tenant":
 		return nameEach(func(x v1.Tenant) string { return x.Name })(api.Tenants(ctx, stale))
 	case "quota key":
@@ -279,12 +281,11 @@ func (t *tool) things(c *cli.Context, noun string) []string {
 		return nameEach(func(x v1.Image) string { return x.Name })(api.Images(ctx, stale))
 	case "setting":
 		return nameEach(func(key string) string { return key + "=" })(v1.SettingKeys(), nil)
-	case "event": // the kinds of the newest ones, and of all those of a kind of object
+	case "event": // each kind, and all those of a kind of object
 		var out []string
-		list, _ := api.ListEvents(ctx, client.EventQuery{Limit: 1000}, stale)
-		for _, x := range list.Items {
-			prefix, _, _ := strings.Cut(x.Kind, "-")
-			out = append(out, x.Kind, prefix+"-*")
+		for _, k := range v1.EventKinds {
+			prefix, _, _ := strings.Cut(k.Kind, "-")
+			out = append(out, k.Kind, prefix+"-*")
 		}
 		slices.Sort(out)
 		return slices.Compact(out)

@@ -45,7 +45,7 @@ func (t *tool) configCommand() *cli.Command {
 				Description: "Example: vcctl config use-context film",
 			},
 			{
-				Name: "get-contexts", Usage: "list the contexts", ArgsUsage: " ", Action: t.offline(getContexts),
+				Name: "get-contexts", Usage: "list the contexts", ArgsUsage: " ", Flags: []cli.Flag{sortFlag}, Action: t.offline(getContexts),
 				Description: "With what each takes from the top of the file. * marks the one in use.\n\nExample: vcctl config get-contexts",
 			},
 			{
@@ -133,7 +133,8 @@ func getContexts(c *call) error {
 		}
 		rows = append(rows, row)
 	}
-	return c.print(items(rows), func(wide bool) string { return contextTable(rows, wide) })
+	value, text, _ := contextTable.answer(rows, nil)
+	return c.print(value, text)
 }
 
 func currentContext(c *call) error {

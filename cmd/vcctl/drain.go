@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -176,7 +177,7 @@ func groupsText(groups v1.DrainBatches) string {
 	}
 	if len(groups.Blocked) > 0 {
 		why := tableOf("CANNOT BE EMPTIED,WHY", "", func(h v1.BlockedHost) []string { return []string{h.Host, h.Why} })
-		text += "\n" + why(groups.Blocked, false)
+		text += "\n" + why.text(groups.Blocked, false)
 	}
 	return text
 }
@@ -357,7 +358,7 @@ func drainTable(d v1.Drain) string {
 			eta = arrival(vm.ETA)
 		}
 		return []string{vm.VM, vm.State, vm.To, vm.Bytes.Short(), seen(vm.BytesMoved.Short(), vm.BytesMoved == 0 && vm.State == "done"), perSecond(vm.Rate), eta, vm.Text}
-	})(d.VMs, false)
+	}).text(d.VMs, false)
 }
 
 // drainText is a drain in full, as `host get` shows it.
@@ -376,6 +377,9 @@ type drainBoard struct {
 func (b *drainBoard) show(all []v1.Drain) {
 	if b.terminal {
 		var text strings.Builder
+		if line := drainProgress(all, time.Now()); line != "" {
+			text.WriteString(line + "\n") // first: what does not fit the screen is cut at its end
+		}
 		for _, d := range all {
 			text.WriteString("Host " + d.Host + ": " + drainSummary(d) + "\n" + drainTable(d))
 		}
@@ -430,6 +434,10 @@ func stepText(host string, vm v1.DrainVM) string {
 		text = "stays on " + host
 	case vm.To != "" && vm.State == "waiting":
 		text = "queued for " + vm.To
+	case vm.To != "" && vm.State == "preparing":
+		text = vm.To + " makes room for it"
+	case vm.To != "" && vm.State == "done":
+		text = "moved to " + vm.To
 	case vm.To != "":
 		text += " to " + vm.To
 	}
@@ -453,7 +461,14 @@ func (b *drainBoard) end() {
 }
 
 func hostUndrain(c *call) (any, view, error) {
+	before, err := c.api.Host(c.ctx, c.name)
+	if err != nil {
+		return nil, nil, err
+	}
 	h, err := c.api.Undrain(c.ctx, c.name, c.opts...)
+	if err == nil && before.Drain == nil {
+		return h, func(bool) string { return "Host " + h.Name + " has no drain: nothing was changed.\n" }, nil
+	}
 	return h, c.changed("; host "+h.Name+" is "+h.State, "Host "+h.Name+" takes new VMs again; nothing is moved back."), err
 }
 
@@ -470,7 +485,7 @@ func hostConfirmEmpty(c *call) error {
 
 func emptyText(e v1.HostEmpty) string {
 	if e.Empty {
-		return fmt.Sprintf("Host %s runs none of the cluster's VMs, by its hypervisor's word of %s.\n", e.Host, stamp(e.At))
+		return fmt.Sprintf("Host %s runs none of the cluster's VMs, as its hypervisor listed at %s.\n", e.Host, stamp(e.At))
 	}
 	var b strings.Builder
 	for _, vm := range e.VMs {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -17,18 +19,19 @@ func (t *tool) eventsCommand() *cli.Command {
 		Name: "events", Usage: "what happened, and with -w what happens", ArgsUsage: " ", Action: t.action(events),
 		Description: "Prints the newest events, oldest of them first. With -w it goes on as they happen, takes a broken connection\n" +
 			"up again where it ended, and with -o json prints one object per line. The filters apply to both, and come before the limit.\n\n" +
-			"Example: vcctl events -w\n   vcctl events --kind 'host-*,vm-lost' --since 6h\n   vcctl events --name render-worker-0",
-		Flags: []cli.Flag{watchFlag,
+			"Example: vcctl events -w\n   vcctl events --severity warning --since 24h\n   vcctl events --kind 'host-*,vm-lost' --since 6h\n   vcctl events --name render-worker-0",
+		Flags: []cli.Flag{watchFlag, sortFlag,
 			&cli.Uint64Flag{Name: "after", Usage: "only events after this `NUMBER`; 0: all that are kept"},
 			&cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Value: 100, Usage: "at most so many, 1 to 10000"},
-			&cli.StringSliceFlag{Name: "kind", Usage: "only events of this `KIND`, as -o wide shows it; vm-* is all that begin like it; may be given many times, or with commas"},
+			&cli.StringSliceFlag{Name: "kind", Usage: "only events of this `KIND`, as the list shows it; vm-* is all that begin like it; may be given many times, or with commas"},
+			&cli.StringFlag{Name: "severity", Usage: "only events that are at least so severe: `info`, warning or critical"},
 			&cli.StringFlag{Name: "name", Usage: "only events about the object `NAME`"},
 			&cli.StringFlag{Name: "since", Usage: "only from a `TIME` on: how long ago (30m, 6h), or 2026-03-01T12:00:00Z"}},
 	}
 }
 
-var eventTable = tableOf("NUMBER,TIME,WHAT,NAME,EVENT", "KIND,INDEX", func(e v1.Event) []string {
-	return []string{strconv.FormatUint(e.Seq, 10), stamp(e.At), e.Object, e.Name, e.Text, e.Kind, strconv.FormatUint(e.Index, 10)}
+var eventTable = tableOf("TIME,SEVERITY,KIND,NAME,EVENT", "NUMBER,WHAT,INDEX", func(e v1.Event) []string {
+	return []string{stamp(e.At), e.Severity, e.Kind, e.Name, e.Text, strconv.FormatUint(e.Seq, 10), e.Object, strconv.FormatUint(e.Index, 10)}
 })
 
 // maxEvents of one answer.
@@ -42,7 +45,13 @@ func events(c *call) error {
 	if err := checkTimes(c.Context, "since"); err != nil {
 		return err
 	}
-	q := client.EventQuery{Limit: wanted, Kinds: c.StringSlice("kind"), Name: c.String("name"), Since: c.String("since")}
+	if s := c.String("severity"); s != "" && !slices.Contains(v1.Severities, s) {
+		return usage("--severity %s: must be %s", s, strings.Join(v1.Severities, ", "))
+	}
+	if c.Bool("watch") && (listFormat(c.format) || c.String("sort") != "") {
+		return usage("-w goes on without an end: it takes neither --sort nor the formats of lists")
+	}
+	q := client.EventQuery{Limit: wanted, Kinds: c.StringSlice("kind"), Name: c.String("name"), Since: c.String("since"), Severity: c.String("severity")}
 	if c.IsSet("after") {
 		n := c.Uint64("after")
 		q.After = &n
@@ -53,10 +62,11 @@ func events(c *call) error {
 		return doing(err, "listing events")
 	}
 	if !c.Bool("watch") {
-		return c.print(items(list), func(wide bool) string { return eventTable(list, wide) })
+		value, text, _ := eventTable.answer(list, nil)
+		return c.print(value, text)
 	}
 	printEvent := func(e v1.Event) error {
-		return c.printEntry(e, fmt.Sprintf("%d  %s  %-7s  %-24s  %s\n", e.Seq, stamp(e.At), e.Object, oneLine(e.Name), oneLine(e.Text)))
+		return c.printEntry(e, fmt.Sprintf("%s  %-8s  %-16s  %-24s  %s\n", stamp(e.At), e.Severity, oneLine(e.Kind), oneLine(e.Name), oneLine(e.Text)))
 	}
 	for _, e := range list {
 		if err := printEvent(e); err != nil {

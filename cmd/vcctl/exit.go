@@ -127,7 +127,7 @@ func reasons(hosts []v1.HostReason, advice []string) string {
 	if len(hosts) > 0 {
 		b.WriteString(tableOf("HOST,CPU MISSING,MEMORY MISSING,WHY", "", func(h v1.HostReason) []string {
 			return []string{h.Host, cores(h.CPUMissing), h.MemoryMissing.Short(), h.Text}
-		})(hosts, false))
+		}).text(hosts, false))
 	}
 	for _, a := range advice {
 		b.WriteString("What would help: " + a + "\n")

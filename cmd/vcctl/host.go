@@ -15,12 +15,15 @@ import (
 func (t *tool) hostCommand() *cli.Command {
 	return &cli.Command{
 		Name: "host", Usage: "hosts: list, get, cordon, uncordon, drain, undrain, fence, confirm-dead, confirm-empty",
-		Description: "A host is a machine with a hypervisor whose agent has reported to the cluster.",
+		Description: "A host is a machine with a hypervisor whose agent has reported to the cluster. It leaves by `vcctl cluster remove`.",
 		Subcommands: append([]*cli.Command{
 			{
-				Name: "list", Usage: "list hosts with what they have and give", ArgsUsage: " ", Flags: []cli.Flag{watchFlag},
-				Action:      t.ask("listing hosts", func(c *call) (any, view, error) { return hostTable.answer(c.api.Hosts(c.ctx)) }),
-				Description: "Example: vcctl host list -o wide",
+				Name: "list", Usage: "list hosts with what they have and give", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, sortFlag, stateFlag(hostStates)},
+				Action: t.ask("listing hosts", func(c *call) (any, view, error) {
+					all, err := c.api.Hosts(c.ctx)
+					return hostTable.answer(inState(c, hostStates, all, err, func(h v1.Host) string { return h.State }))
+				}),
+				Description: "CPU GIVEN and MEMORY GIVEN: of what may be used of the host. UP: how long the machine has run.\n\nExample: vcctl host list -o wide\n   vcctl host list --sort cpu-used:desc",
 			},
 			{
 				Name: "get", Usage: "show one host with its VMs", ArgsUsage: "HOST", Flags: []cli.Flag{watchFlag}, Action: t.ask("getting host %s", hostGet),
@@ -76,12 +79,26 @@ func hostUncordon(c *call) (any, view, error) {
 	return h, c.changed("; host "+h.Name+" is "+h.State, "Host "+h.Name+" takes new VMs again."), err
 }
 
-var hostTable = tableOf("NAME,STATE,VMS,CPU GIVEN,CPU ALLOWED,CPU USED,MEMORY GIVEN,MEMORY ALLOWED",
-	"CPU,MEMORY,FOREIGN VMS,KVM,SOFTWARE,LEASE,WATCHDOG,REASON", func(h v1.Host) []string {
-		return []string{h.Name, h.State, strconv.Itoa(h.VMs), cores(h.Allocated.CPU), cores(h.Allowance.CPU), cores(h.Used.CPU),
-			h.Allocated.Memory.Short(), h.Allowance.Memory.Short(), cores(h.Capacity.CPU), h.Capacity.Memory.Short(), strconv.Itoa(h.ForeignVMs),
-			strconv.FormatBool(h.KVM), h.Software, h.Lease, watchdogText(h), hostReason(h)}
+var hostTable = tableOf("NAME,STATE,ROLES,LEASE,WATCHDOG,VMS,CPU GIVEN,CPU USED,MEMORY GIVEN,UP",
+	"CPU,MEMORY,FOREIGN VMS,KVM,VERSION,SOFTWARE,HEARD,REASON", func(h v1.Host) []string {
+		return []string{h.Name, h.State, strings.Join(h.Roles, ", "), leaseState(h.Lease), watchdogText(h), strconv.Itoa(h.VMs),
+			cores(h.Allocated.CPU) + "/" + cores(h.Allowance.CPU), cores(h.Used.CPU), h.Allocated.Memory.Short() + "/" + h.Allowance.Memory.Short(), ago(h.BootedAt),
+			cores(h.Capacity.CPU), h.Capacity.Memory.Short(), strconv.Itoa(h.ForeignVMs),
+			strconv.FormatBool(h.KVM), h.Version, h.Software, heardText(h), hostReason(h)}
 	})
+
+// leaseState in the words of the field: a lease that was not renewed in time has expired.
+func leaseState(lease string) string {
+	if lease == "over" {
+		return "expired"
+	}
+	return lease
+}
+
+// heardText is how long ago the host's lease was renewed.
+func heardText(h v1.Host) string {
+	return seen(time.Duration(h.Heard*float64(time.Second)).Round(100*time.Millisecond).String(), h.Heard < 0)
+}
 
 // watchdogText is "15s", or "-" where none is armed.
 func watchdogText(h v1.Host) string {
@@ -90,7 +107,7 @@ func watchdogText(h v1.Host) string {
 
 // leaseText is "held, renewed 2s ago; a watchdog of 15s is armed".
 func leaseText(h v1.Host) string {
-	text := h.Lease
+	text := leaseState(h.Lease)
 	if h.Heard >= 0 {
 		text += fmt.Sprintf(", renewed %s ago", time.Duration(h.Heard*float64(time.Second)).Round(100*time.Millisecond))
 	}
@@ -121,13 +138,13 @@ func hostText(h v1.Host, vms []v1.VM, wide bool) string {
 		kvm = "hardware virtualization"
 	}
 	text := fields("Name", h.Name, "State", h.State, "Error", h.Error, "Cordoned because", h.CordonReason, "Capacity", both(h.Capacity),
-		"Allowance", both(h.Allowance), "Allocated", both(h.Allocated), "Used", both(h.Used), "Waiting", pressureText(h.Pressure), "Available", availabilityText(h.Available), "Foreign", foreign,
-		"Unknown VMs", strings.Join(h.Unmanaged, ", "), "Hypervisor", h.Software+", "+kvm, "Lease", leaseText(h))
+		"Allowance", both(h.Allowance), "Allocated", both(h.Allocated), "Used", both(h.Used), "Pressure", pressureText(h.Pressure), "Available", availabilityText(h.Available), "Foreign", foreign,
+		"Unknown VMs", strings.Join(h.Unmanaged, ", "), "Hypervisor", h.Software+", "+kvm, "Version", h.Version, "Roles", strings.Join(h.Roles, ", "), "Started", agoText(h.BootedAt), "Lease", leaseText(h))
 	if h.Drain != nil {
 		text += drainText(*h.Drain)
 	}
 	if len(vms) > 0 {
-		text += "\n" + vmTable(vms, wide)
+		text += "\n" + vmTable.text(vms, wide)
 	}
 	return text
 }
@@ -155,10 +172,10 @@ func pressureText(p *v1.Pressure) string {
 		share *float64
 	}{{"CPU", p.CPU}, {"memory", p.Memory}, {"disks", p.IO}} {
 		if of.share != nil {
-			out = append(out, fmt.Sprintf("for %s %s", of.name, percent(*of.share)))
+			out = append(out, fmt.Sprintf("%s %s", of.name, percent(*of.share)))
 		}
 	}
-	return strings.Join(out, ", ") + " of the time"
+	return strings.Join(out, ", ") + " of the last 10 s, in which work waited"
 }
 
 func hostFence(c *call) (any, view, error) {

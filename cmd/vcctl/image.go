@@ -14,7 +14,7 @@ func (t *tool) imageCommand() *cli.Command {
 		Description: "VC files name images of the catalogue; they never have paths.",
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list the image catalogue", ArgsUsage: " ", Flags: []cli.Flag{watchFlag}, Action: t.ask("listing images", func(c *call) (any, view, error) { return imageTable.answer(c.api.Images(c.ctx)) }),
+				Name: "list", Usage: "list the image catalogue", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, sortFlag}, Action: t.ask("listing images", func(c *call) (any, view, error) { return imageTable.answer(c.api.Images(c.ctx)) }),
 				Description: "Example: vcctl image list",
 			},
 			{

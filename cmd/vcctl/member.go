@@ -46,14 +46,16 @@ func (t *tool) memberCommands() []*cli.Command {
 		{
 			Name: "join", Usage: "make this host a member of a cluster", ArgsUsage: "ADDRESS...", Action: t.clusterJoin,
 			Description: "Asks the vcd of this host over its local socket: run it there, as root. ADDRESS is host:port of a server of\n" +
-				"the cluster, port 7480 if it names none; of several, the first that answers is taken. The token is read from standard\n" +
-				"input or a file, because every user of the machine can see a command line.\n\nExample: vcctl cluster join --join-token-file token 192.0.2.11:7480",
+				"the cluster, port 7480 if it names none; of several, the first that answers is taken. The join token is read from\n" +
+				"standard input or a file, because every user of the machine can see a command line. Where vcctl has no configuration here yet, it leaves\n" +
+				"addresses and CA certificate in ~/.config/evenkeel, and with --token-file that token: then it works at once.\n\n" +
+				"Example: vcctl cluster join --join-token-file token 192.0.2.11:7480",
 			Flags: []cli.Flag{socketFlag, &cli.StringFlag{Name: "join-token-file", Usage: "`FILE` with the join token, - for standard input", Value: "-"}},
 		},
 		{
-			Name: "members", Usage: "list the members: servers and agents", ArgsUsage: " ", Flags: []cli.Flag{watchFlag},
+			Name: "members", Usage: "list the members: servers and agents", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, sortFlag},
 			Action:      t.ask("listing members", func(c *call) (any, view, error) { return memberTable.answer(c.api.Members(c.ctx)) }),
-			Description: "Example: vcctl cluster members -w",
+			Description: "-o wide shows when the certificate of each expires; it is renewed before.\n\nExample: vcctl cluster members -w\n   vcctl cluster members -o wide",
 		},
 		{
 			Name: "remove", Usage: "take a member out of the cluster", ArgsUsage: "MEMBER", Action: t.ask("removing member %s", func(c *call) (any, view, error) {
@@ -152,18 +154,14 @@ func (t *tool) clusterJoin(c *cli.Context) error {
 	if err != nil {
 		return doing(err, "joining through %s", strings.Join(addresses, ", "))
 	}
-	return t.print(c, a, func(bool) string {
-		return joinedText(a, t.configFile())
-	})
-}
-
-// joinedText says what a host is now. file is where vcctl looks for the way into the cluster.
-func joinedText(a v1.SetupAnswer, file string) string {
-	text := fmt.Sprintf("This host is a member of cluster %s: %s, at %s.\n", a.Cluster, a.Roles, a.Address)
-	if _, err := os.Stat(file); file == "" || err != nil {
-		text += "vcctl on this host has no access yet: copy ~/.config/evenkeel (config.yaml, ca.pem and a token) from a host where it has.\n"
+	kept, err := keepWay(t.configFile(), addresses, a.CA, c.String("token-file"))
+	if err != nil {
+		return fmt.Errorf("this host is a member of cluster %s, but the way into it is not kept for vcctl: %w", a.Cluster, err)
 	}
-	return text
+	a.CA = ""
+	return t.print(c, a, func(bool) string {
+		return joinedText(a, kept)
+	})
 }
 
 // serverAddresses as vcd wants them, host:port, out of what people write.
@@ -241,12 +239,12 @@ func setFencing(enable bool) func(*call) (any, view, error) {
 	}
 }
 
-var memberTable = tableOf("NAME,ROLES,ADDRESS,SERVER,LEASE,VERSION", "CONTACT,BEHIND,GOSSIP,JOINED", func(m v1.Member) []string {
+var memberTable = tableOf("NAME,ROLES,ADDRESS,SERVER,LEASE,VERSION", "CONTACT,BEHIND,GOSSIP,JOINED,CERTIFICATE UNTIL", func(m v1.Member) []string {
 	contact := ""
 	if m.Server && !m.Leader {
 		contact = (time.Duration(m.Contact * float64(time.Second))).Round(time.Millisecond).String()
 	}
-	return []string{m.Name, roles(m.Server, m.Agent), m.Address, serverText(m), m.Lease, m.Version, contact, fmt.Sprint(m.Behind), m.Gossip, stamp(m.JoinedAt)}
+	return []string{m.Name, roles(m.Server, m.Agent), m.Address, serverText(m), leaseState(m.Lease), m.Version, contact, fmt.Sprint(m.Behind), m.Gossip, stamp(m.JoinedAt), stamp(m.CertificateUntil)}
 })
 
 func roles(server, agent bool) string {

@@ -18,6 +18,9 @@ func size(v v1.Size) *v1.Size { return &v }
 
 var at = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 
+// Ages in recorded texts are those of three hours later.
+func init() { now = func() time.Time { return at.Add(3 * time.Hour) } }
+
 // aPlan is under way: one VM waits on a third host, one moves, one is there, one could not.
 func aPlan() v1.Plan {
 	return v1.Plan{
@@ -93,10 +96,10 @@ func TestTexts(t *testing.T) {
 		"plan-nothing":     planResultText(v1.PlanResult{Plan: nothing}, false),
 		"plan-dry-run":     planResultText(v1.PlanResult{Plan: proposed, DryRun: true}, false),
 		"plan-proposed":    planResultText(v1.PlanResult{Plan: proposed}, false),
-		"plans":            planTable([]v1.Plan{aPlan(), drainPlan}, false),
-		"plans-wide":       planTable([]v1.Plan{aPlan(), drainPlan}, true),
-		"migrations":       migrationTable([]v1.Migration{gone, aborted, aMigration()}, false),
-		"migrations-wide":  migrationTable([]v1.Migration{gone, aborted, aMigration()}, true),
+		"plans":            planTable.text([]v1.Plan{aPlan(), drainPlan}, false),
+		"plans-wide":       planTable.text([]v1.Plan{aPlan(), drainPlan}, true),
+		"migrations":       migrationTable.text([]v1.Migration{gone, aborted, aMigration()}, false),
+		"migrations-wide":  migrationTable.text([]v1.Migration{gone, aborted, aMigration()}, true),
 		"migration":        migrationText(aMigration()),
 		"migration-done":   migrationText(gone),
 		"curve":            curveText(curve, false),
@@ -140,7 +143,7 @@ func TestDrainBoard(t *testing.T) {
 	d := aDrain()
 	b.show([]v1.Drain{d})
 	first := errs.String()
-	for _, want := range []string{"h1: web-front-0: done to h2, 2.0GiB sent\n", "h1: web-front-1: moving to h3\n", "h1: db-0: stays on h1, its disk lies on this host only\n", "h1: draining: 1 of 4 VMs has left\n"} {
+	for _, want := range []string{"h1: web-front-0: moved to h2, 2.0GiB sent\n", "h1: web-front-1: moving to h3\n", "h1: db-0: stays on h1, its disk lies on this host only\n", "h1: draining: 1 of 4 VMs has left\n"} {
 		if !strings.Contains(first, want) {
 			t.Errorf("%q lacks %q", first, want)
 		}
@@ -152,7 +155,7 @@ func TestDrainBoard(t *testing.T) {
 	}
 	d.VMs[1].State = "done"
 	b.show([]v1.Drain{d})
-	if got := errs.String()[len(first):]; got != "h1: web-front-1: done to h3, 1.0GiB sent\n" {
+	if got := errs.String()[len(first):]; got != "h1: web-front-1: moved to h3, 1.0GiB sent\n" {
 		t.Errorf("%q", got)
 	}
 }
@@ -171,7 +174,7 @@ func TestDrainBoardKnowsBytesLater(t *testing.T) {
 	}
 	d.VMs[1].BytesMoved = 1 << 30
 	b.show([]v1.Drain{d})
-	if got := errs.String()[first:]; got != "h1: web-front-1: done to h3, 1GiB sent\n" {
+	if got := errs.String()[first:]; got != "h1: web-front-1: moved to h3, 1GiB sent\n" {
 		t.Errorf("%q", got)
 	}
 	first = len(errs.String())

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/urfave/cli/v2"
 	"golang.org/x/term"
 
@@ -25,15 +25,24 @@ const (
 	formatWide  = "wide"
 	formatJSON  = "json"
 	formatYAML  = "yaml"
+	formatCSV   = "csv"
+	formatNames = "name"
+	// formatColumns is followed by the columns.
+	formatColumns = "custom-columns="
 )
 
 func format(c *cli.Context) (string, error) {
-	switch f := c.String("output"); f {
-	case formatTable, formatWide, formatJSON, formatYAML:
+	switch f := c.String("output"); {
+	case slices.Contains([]string{formatTable, formatWide, formatJSON, formatYAML, formatCSV, formatNames}, f), strings.HasPrefix(f, formatColumns):
 		return f, nil
 	default:
-		return "", usage("-o %s: must be table, wide, json or yaml", f)
+		return "", usage("-o %s: must be table, wide, json, yaml, and of lists csv, name or custom-columns=COLUMN,...", f)
 	}
+}
+
+// listFormat says whether a format is one of lists alone.
+func listFormat(f string) bool {
+	return f == formatCSV || f == formatNames || strings.HasPrefix(f, formatColumns)
 }
 
 // render is a value in the format that was asked for; text is it as a table.
@@ -51,6 +60,18 @@ func render(f string, value any, text func(wide bool) string) (string, error) {
 		}
 		return string(raw), nil
 	}
+	if f != formatJSON {
+		list, is := value.(lister)
+		switch {
+		case !is:
+			return "", usage("-o %s is for lists", f)
+		case f == formatCSV:
+			return asCSV(list)
+		case f == formatNames:
+			return asNames(list), nil
+		}
+		return asColumns(list, strings.TrimPrefix(f, formatColumns))
+	}
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetIndent("", "  ")
@@ -65,6 +86,9 @@ func render(f string, value any, text func(wide bool) string) (string, error) {
 func (t *tool) print(c *cli.Context, value any, text func(wide bool) string) error {
 	f, err := format(c)
 	if err != nil {
+		return err
+	}
+	if value, text, err = arranged(c, value, text); err != nil {
 		return err
 	}
 	s, err := render(f, value, text)
@@ -93,15 +117,27 @@ func (t *tool) show(c *cli.Context, read func(context.Context) (any, view, error
 	if err != nil {
 		return err
 	}
-	last, redraw, watch := "", isTerminal(t.out), c.Bool("watch")
+	last, redraw, watch, begun := "", isTerminal(t.out), c.Bool("watch"), time.Now()
 	look := func(back bool) error {
 		value, text, err := read(c.Context)
 		if err != nil {
 			return err
 		}
+		if value, text, err = arranged(c, value, text); err != nil {
+			return err
+		}
 		s, err := render(f, value, text)
 		if err != nil {
 			return err
+		}
+		shown := s
+		if watch { // that time passes is no change
+			passing := now
+			now = func() time.Time { return begun }
+			s, err = render(f, value, text)
+			if now = passing; err != nil {
+				return err
+			}
 		}
 		if back && redraw {
 			last = "" // what was said below it goes
@@ -119,7 +155,7 @@ func (t *tool) show(c *cli.Context, read func(context.Context) (any, view, error
 			t.printf("---\n")
 		}
 		last = s
-		return t.write(s)
+		return t.write(shown)
 	}
 	if !watch {
 		return look(false)
@@ -155,66 +191,6 @@ func (t *tool) poll(ctx context.Context, every time.Duration, look func(back boo
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// textTable is a table of plain columns.
-type textTable struct{ w table.Writer }
-
-func newTable(heads ...string) *textTable {
-	w := table.NewWriter()
-	style := table.StyleDefault
-	style.Options = table.OptionsNoBordersAndSeparators
-	style.Box.PaddingLeft, style.Box.PaddingRight = "", "   "
-	style.Format.Header = 0
-	w.SetStyle(style)
-	w.SuppressTrailingSpaces()
-	row := make(table.Row, len(heads))
-	for i, h := range heads {
-		row[i] = h
-	}
-	w.AppendHeader(row)
-	return &textTable{w}
-}
-
-func (t *textTable) row(cells ...string) {
-	row := make(table.Row, len(cells))
-	for i, c := range cells {
-		if c == "" {
-			c = "-"
-		}
-		row[i] = oneLine(c)
-	}
-	t.w.AppendRow(row)
-}
-
-func (t *textTable) String() string { return t.w.Render() + "\n" }
-
-// listView is a list as text. With -o wide it says more.
-type listView[T any] func(all []T, wide bool) string
-
-// tableOf describes a table: its heads, separated by commas, those that -o wide adds, and the cells below all of them.
-func tableOf[T any](heads, wider string, cells func(T) []string) listView[T] {
-	narrow := strings.Split(heads, ",")
-	full := narrow
-	if wider != "" {
-		full = strings.Split(heads+","+wider, ",")
-	}
-	return func(all []T, wide bool) string {
-		shown := narrow
-		if wide {
-			shown = full
-		}
-		tab := newTable(shown...)
-		for _, x := range all {
-			tab.row(cells(x)[:len(shown)]...)
-		}
-		return tab.String()
-	}
-}
-
-// answer is a list that the server answered with, for a command's ask.
-func (l listView[T]) answer(all []T, err error) (any, view, error) {
-	return items(all), func(wide bool) string { return l(all, wide) }, err
 }
 
 // fields is a block of "name: value" lines; empty values are left out.

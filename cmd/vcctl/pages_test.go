@@ -233,7 +233,11 @@ func (p *page) play(t *testing.T, l clidoc.Line) {
 func (p *page) filled(t *testing.T, args []string) []string {
 	id := func(list, key string) string {
 		var answer struct{ Items []map[string]any }
-		if err := json.Unmarshal([]byte(p.must(t, list, "list", "-o", "json")), &answer); err != nil || len(answer.Items) == 0 {
+		command := []string{list, "list", "-o", "json"}
+		if list == "plan" || list == "migration" {
+			command = append(command, "--all")
+		}
+		if err := json.Unmarshal([]byte(p.must(t, command...)), &answer); err != nil || len(answer.Items) == 0 {
 			t.Fatalf("vcctl %s list: %d items, %v", list, len(answer.Items), err)
 		}
 		for _, item := range answer.Items {

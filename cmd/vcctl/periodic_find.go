@@ -78,7 +78,7 @@ func (t *tool) periodicFind(c *cli.Context) error {
 		}
 		jobs = append(jobs, out)
 	}
-	return t.print(c, jobs, func(wide bool) string { return foundJobs(zone)(jobs, wide) })
+	return t.print(c, jobs, func(wide bool) string { return foundJobs(zone).text(jobs, wide) })
 }
 
 // foundJobs is a table of jobs; times are shown on the zone's clock.

@@ -2,8 +2,11 @@ package main
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -14,6 +17,8 @@ import (
 const maxListed = 1000
 
 var listLimitFlag = &cli.IntFlag{Name: "limit", Aliases: []string{"n"}, Value: 100, Usage: "at most so many of the newest, 1 to 1000"}
+
+var allFlag = &cli.BoolFlag{Name: "all", Aliases: []string{"a"}, Usage: "those that have ended, too"}
 
 // limit that --limit sets.
 func limit(c *call, highest int) (int, error) {
@@ -30,9 +35,9 @@ func (t *tool) planCommand() *cli.Command {
 		Description: "A plan is an ordered list of live migrations, recorded before the first of them begins.",
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list plans of moves, the newest last", ArgsUsage: " ", Action: t.ask("listing plans", planList),
-				Description: "Example: vcctl plan list --state running",
-				Flags:       []cli.Flag{watchFlag, listLimitFlag, &cli.StringFlag{Name: "state", Usage: "only those that are proposed, running, done, failed, stopped or superseded"}},
+				Name: "list", Usage: "list plans of moves that are open, the newest first; with --all also those that ended", ArgsUsage: " ", Action: t.ask("listing plans", planList),
+				Description: "Open are those that are proposed or running.\n\nExample: vcctl plan list --all\n   vcctl plan list --state failed,stopped",
+				Flags:       []cli.Flag{watchFlag, listLimitFlag, sortFlag, allFlag, stateFlag(planStates)},
 			},
 			{
 				Name: "get", Usage: "show one plan with its moves; with -w, how far they are", ArgsUsage: "ID", Flags: []cli.Flag{watchFlag}, Action: t.ask("getting plan %s", planGet),
@@ -57,16 +62,62 @@ func planList(c *call) (any, view, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return planTable.answer(c.api.Plans(c.ctx, c.String("state"), n))
+	states, err := c.openOr(planStates, "proposed", "running")
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := ofStates(states, n, func(state string) ([]v1.Plan, error) { return c.api.Plans(c.ctx, state, n) }, func(p v1.Plan) time.Time { return p.CreatedAt })
+	return hinted(c, "No plan is open; --all lists those that ended too.\n", planTable, all, err)
 }
 
-var planTable = tableOf("ID,KIND,STATE,MOVES,BYTES,SENT,MIN YIELD,CREATED", "TIME,AT MOST,BY,REASON", func(p v1.Plan) []string {
+// openOr are the states that --state names; else all (nil) with --all, and those that are open without.
+func (c *call) openOr(known []string, open ...string) ([]string, error) {
+	states, err := wantedStates(c, known)
+	switch {
+	case err != nil || states != nil && !c.Bool("all"):
+		return states, err
+	case states != nil:
+		return nil, usage("--state and --all contradict each other")
+	case c.Bool("all"):
+		return nil, nil
+	}
+	return open, nil
+}
+
+// ofStates are the newest n in any of the states (nil: all), the newest first.
+func ofStates[T any](states []string, n int, ask func(state string) ([]T, error), at func(T) time.Time) ([]T, error) {
+	var out []T
+	if states == nil {
+		states = []string{""}
+	}
+	for _, state := range states {
+		some, err := ask(state)
+		if err != nil {
+			return nil, err
+		}
+		slices.Reverse(some) // the server has the newest last
+		out = append(out, some...)
+	}
+	slices.SortStableFunc(out, func(a, b T) int { return at(b).Compare(at(a)) })
+	return out[:min(n, len(out))], nil
+}
+
+// hinted is a list that says to people what an empty one may be because of.
+func hinted[T any](c *call, hint string, in listView[T], all []T, err error) (any, view, error) {
+	if len(all) > 0 || c.Bool("all") || c.String("state") != "" {
+		return in.answer(all, err)
+	}
+	in.whole = func([]T, bool) string { return hint }
+	return in.answer(all, err)
+}
+
+var planTable = tableOf("ID,KIND,STATE,MOVES,BYTES,SENT,MIN YIELD,AGE", "CREATED,TIME,AT MOST,BY,REASON", func(p v1.Plan) []string {
 	kind := p.Kind
 	if p.Host != "" {
 		kind += " " + p.Host
 	}
 	return []string{p.ID, kind, p.State, fmt.Sprintf("%d/%d", movesIn(p, "done"), len(p.Moves)), p.Bytes.Short(), p.BytesMoved.Short(),
-		yield(p.MinYieldBefore) + " -> " + yield(p.MinYieldAfter), stamp(p.CreatedAt), took(p.Seconds), byteBound(p.BytesBudget), p.By, p.Reason}
+		yield(p.MinYieldBefore) + " -> " + yield(p.MinYieldAfter), ago(p.CreatedAt), stamp(p.CreatedAt), took(p.Seconds), byteBound(p.BytesBudget), p.By, p.Reason}
 })
 
 // movesIn a state.
@@ -115,23 +166,22 @@ func (t *tool) migrationCommand() *cli.Command {
 		Description: "A migration is one move of a plan, from the moment it is recorded on.",
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list migrations, the newest last; with -w, how far they are", ArgsUsage: " ", Action: t.ask("listing migrations", migrationList),
-				Description: "Example: vcctl migration list --state running -w",
-				Flags: []cli.Flag{watchFlag, listLimitFlag,
+				Name: "list", Usage: "list migrations that go on, the newest first; with --all also those that ended; with -w, how far they are", ArgsUsage: " ", Action: t.ask("listing migrations", migrationList),
+				Description: "Example: vcctl migration list -w\n   vcctl migration list --all --vm render-worker-0\n   vcctl migration list --state failed -o wide",
+				Flags: []cli.Flag{watchFlag, listLimitFlag, sortFlag, allFlag, stateFlag(migrationStates),
 					&cli.StringFlag{Name: "plan", Usage: "only those of the plan `ID`"},
-					&cli.StringFlag{Name: "vm", Usage: "only those of the VM `NAME`"},
-					&cli.StringFlag{Name: "state", Usage: "only those that are running, done, failed or aborted"}},
+					&cli.StringFlag{Name: "vm", Usage: "only those of the VM `NAME`"}},
 			},
 			{
-				Name: "get", Usage: "show one migration; with -w, how far it is", ArgsUsage: "ID", Flags: []cli.Flag{watchFlag},
+				Name: "get", Usage: "show one migration, by its id or its VM; with -w, how far it is", ArgsUsage: "MIGRATION", Flags: []cli.Flag{watchFlag},
 				Action:      t.ask("getting migration %s", migrationGet),
-				Description: "Example: vcctl migration get 01JD3Y2T6M5W",
+				Description: "Of a VM the newest one.\n\nExample: vcctl migration get render-worker-0 -w",
 			},
 			{
-				Name: "abort", Usage: "end a migration; the VM stays where it is", ArgsUsage: "ID", Action: t.ask("aborting migration %s", migrationAbort),
+				Name: "abort", Usage: "end a migration, by its id or its VM; the VM stays where it is", ArgsUsage: "MIGRATION", Action: t.ask("aborting migration %s", migrationAbort),
 				Flags: []cli.Flag{checkFlag},
 				Description: "What it has sent counts against the plan's bytes all the same, and the plan goes on with what it can. `vcctl plan stop` ends\n" +
-					"the plan. A guest that runs on the target already (post-copy) cannot be brought back.\n\nExample: vcctl migration abort 01JD3Y2T6M5W",
+					"the plan. A guest that runs on the target already (post-copy) cannot be brought back.\n\nExample: vcctl migration abort render-worker-0",
 			},
 		},
 	}
@@ -142,14 +192,49 @@ func migrationList(c *call) (any, view, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return migrationTable.answer(c.api.Migrations(c.ctx, c.String("plan"), c.String("vm"), c.String("state"), n))
+	states, err := c.openOr(migrationStates, "running")
+	if err != nil {
+		return nil, nil, err
+	}
+	if c.String("plan") != "" && c.String("state") == "" {
+		states = nil // a plan's are few, and what became of them is asked
+	}
+	all, err := ofStates(states, n, func(state string) ([]v1.Migration, error) {
+		return c.api.Migrations(c.ctx, c.String("plan"), c.String("vm"), state, n)
+	}, func(m v1.Migration) time.Time { return m.OpenedAt })
+	return hinted(c, "No VM is on its way; --all lists the migrations that ended.\n", migrationTable, all, err)
 }
 
-var migrationTable = tableOf("ID,VM,FROM,TO,STATE,SENT,AT MOST,RATE,ETA,DOWNTIME", "BEGUN,ENDED,PLAN,WHY", func(m v1.Migration) []string {
+var migrationTable = tableOf("VM,FROM,TO,STATE,AGE,SENT,RATE,ETA,WHY", "AT MOST,DOWNTIME,BEGUN,ENDED,PLAN,ID", func(m v1.Migration) []string {
 	rate, eta := pace(m.Progress)
-	return []string{m.ID, m.VM, m.From, m.To, m.State, m.BytesMoved.Short(), byteBound(m.BytesBudget), rate, eta, downtime(m),
-		stamp(m.OpenedAt), stamp(m.EndedAt), m.Plan, migrationWhy(m)}
+	return []string{m.VM, m.From, m.To, m.State, ago(m.OpenedAt), m.BytesMoved.Short(), rate, eta, migrationWhy(m),
+		byteBound(m.BytesBudget), downtime(m), stamp(m.OpenedAt), stamp(m.EndedAt), m.Plan, m.ID}
 })
+
+// migrationOf the argument of a command: an id, or the name of a VM, whose newest migration is meant, or with running the one that
+// goes on.
+func migrationOf(c *call, running bool) (string, error) {
+	if migrationID.MatchString(c.name) {
+		return c.name, nil
+	}
+	state := ""
+	if running {
+		state = "running"
+	}
+	all, err := c.api.Migrations(c.ctx, "", c.name, state, 1)
+	switch {
+	case err != nil:
+		return "", err
+	case len(all) == 0 && running:
+		return "", failed(statusNotFound, "VM %s is not on its way: nothing is to be aborted", c.name)
+	case len(all) == 0:
+		return "", failed(statusNotFound, "no migration of VM %s is recorded", c.name)
+	}
+	return all[len(all)-1].ID, nil
+}
+
+// migrationID is what ids look like; no name of a VM does.
+var migrationID = regexp.MustCompile(`^[0-9A-HJKMNP-TV-Z]{26}$`)
 
 func downtime(m v1.Migration) string {
 	if m.DowntimeMs <= 0 {
@@ -159,7 +244,11 @@ func downtime(m v1.Migration) string {
 }
 
 func migrationGet(c *call) (any, view, error) {
-	m, err := c.api.Migration(c.ctx, c.name)
+	id, err := migrationOf(c, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := c.api.Migration(c.ctx, id)
 	return m, func(bool) string { return migrationText(m) }, err
 }
 
@@ -203,6 +292,10 @@ func migrationText(m v1.Migration) string {
 }
 
 func migrationAbort(c *call) (any, view, error) {
-	m, err := c.api.AbortMigration(c.ctx, c.name, c.opts...)
+	id, err := migrationOf(c, true)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := c.api.AbortMigration(c.ctx, id, c.opts...)
 	return m, c.changed("; migration "+m.ID+" is "+m.State, fmt.Sprintf("%s is to stay on %s; watch it with: vcctl migration get %s -w", m.VM, m.From, m.ID)), err
 }

@@ -86,7 +86,7 @@ func quotaGet(c *call) error {
 				if !wide {
 					rows = slices.DeleteFunc(rows, func(r quotaRow) bool { return r.Limit == nil && r.Used == 0 })
 				}
-				return quotaTableOfAll(rows, wide)
+				return quotaTableOfAll.text(rows, wide)
 			}, doing(err, "listing quotas")
 		})
 	}
@@ -96,7 +96,7 @@ func quotaGet(c *call) error {
 	}
 	return c.t.show(c.Context, func(ctx context.Context) (any, view, error) {
 		q, err := c.api.Quota(ctx, tenant)
-		return q, func(wide bool) string { return quotaTable(quotaRows(q), wide) }, doing(err, "getting the quota of tenant %s", tenant)
+		return q, func(wide bool) string { return quotaTable.text(quotaRows(q), wide) }, doing(err, "getting the quota of tenant %s", tenant)
 	})
 }
 
@@ -125,7 +125,7 @@ func quotaSet(c *call) error {
 		return doing(err, "setting the quota of tenant %s", tenant)
 	}
 	return c.print(q, func(wide bool) string {
-		text := quotaTable(quotaRows(q), wide)
+		text := quotaTable.text(quotaRows(q), wide)
 		if c.dry() {
 			return "Dry run: nothing was changed. It would be:\n" + text
 		}

@@ -228,7 +228,7 @@ func curveText(points []v1.CurvePoint, wide bool) string {
 	}
 	text := tableOf("BYTES,MIN YIELD,", "", func(p v1.CurvePoint) []string {
 		return []string{p.Bytes.Short(), yield(p.MinYield), strings.Repeat("#", min(barWidth, max(0, int(p.MinYield*barWidth+0.5))))}
-	})(shown, wide)
+	}).text(shown, wide)
 	if len(shown) < len(points) {
 		text += fmt.Sprintf("%d of %d points; -o wide shows all.\n", len(shown), len(points))
 	}

@@ -35,13 +35,13 @@ const maxRecommendationRows = 20
 func rightsizingText(s v1.Rightsizing, wide bool) string {
 	text := fields(rightsizingPairs(s)...)
 	if wide && len(s.Stages) > 0 {
-		text += "\n" + stagesTable(s.Stages, wide)
+		text += "\n" + stagesTable.text(s.Stages, wide)
 	}
 	if wide && len(s.Hours) > 0 {
-		text += "\n" + hoursTable(s.Hours, wide)
+		text += "\n" + hoursTable.text(s.Hours, wide)
 	}
 	if wide && len(s.Admission.Hosts) > 0 {
-		text += "\n" + headroomTable(s.Admission.Hosts, wide)
+		text += "\n" + headroomTable.text(s.Admission.Hosts, wide)
 	}
 	if len(s.VMs) > 0 {
 		text += "\n" + recommendationsTable(s.VMs, wide)

@@ -18,7 +18,7 @@ func (t *tool) roleCommand() *cli.Command {
 			"Admins bind all roles, and the owner of a tenant those in it.",
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list the role bindings", ArgsUsage: " ", Flags: []cli.Flag{watchFlag},
+				Name: "list", Usage: "list the role bindings", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, sortFlag},
 				Action:      t.ask("listing role bindings", func(c *call) (any, view, error) { return roleTable.answer(c.api.RoleBindings(c.ctx)) }),
 				Description: "Those in the cluster and in all tenants, or with --tenant in one.\n\nExample: vcctl role list",
 			},

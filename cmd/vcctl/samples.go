@@ -98,9 +98,9 @@ func samplesText(s v1.Samples, wide bool) string {
 		})
 	}
 	if len(s.Items) < 2 {
-		return text(s.Items, wide)
+		return text.text(s.Items, wide)
 	}
-	return text(s.Items, wide) + "\n" + samplesPlot(s)
+	return text.text(s.Items, wide) + "\n" + samplesPlot(s)
 }
 
 // amount of a resource with its unit left out for cores.

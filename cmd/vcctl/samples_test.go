@@ -69,7 +69,7 @@ func TestForecastText(t *testing.T) {
 		return []v1.ForecastCalibration{{Steps: 1, Values: 180, Pinball: loss, In50: 0.512, In80: 0.8, In95: 0.954, In99: 0.99, Above: 0.02},
 			{Steps: 3, Values: 179, Pinball: 1.5 * loss, In50: 0.5, In80: 0.79, In95: 0.944, In99: 0.98}, {Steps: 10}}
 	}
-	f.Models = []v1.ForecastModel{{Name: "mixture", Share: 1, Horizons: horizons(0.0123)}, {Name: "arima", Share: 0.62, Horizons: horizons(0.0131)},
+	f.Models = []v1.ForecastModel{{Name: "mixture", Share: 1, Horizons: horizons(0.0123)}, {Name: "ar", Share: 0.62, Horizons: horizons(0.0131)},
 		{Name: "gp", Share: 0, Horizons: horizons(0.03)}, {Name: "walk", Share: 0.38, Horizons: horizons(0.014)}}
 	m.Models = []v1.ForecastModel{{Name: "mixture", Share: 1, Horizons: horizons(1 << 20)}}
 	golden(t, "forecast", forecastText(f, false))

@@ -29,7 +29,8 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"vcctl": func() {
-		leaderWait = 15 * time.Second // the site's members take up to 9 s to elect one, by their heartbeat
+		leaderWait = 15 * time.Second                 // the site's members take up to 9 s to elect one, by their heartbeat
+		now = func() time.Time { return time.Time{} } // every age is 0s
 		main()
 	}})
 }

@@ -38,7 +38,7 @@ func simulate(c *call) (any, view, error) {
 	case asked && c.Bool("each-host"):
 		return nil, nil, usage("--each-host is for the cluster as it is: leave the other flags out")
 	case c.Bool("each-host"):
-		return listView[v1.FailoverRow](failoverText).answer(c.api.FailoverCapacity(c.ctx))
+		return listView[v1.FailoverRow]{whole: failoverText}.answer(c.api.FailoverCapacity(c.ctx))
 	case !asked:
 		return nil, nil, usage("simulate: say what is to be simulated: --add-host, --lose, --need, --max-bytes, --snapshot or --each-host")
 	}
@@ -151,7 +151,7 @@ func simulateText(r v1.SimulateResult, wide bool) string {
 		text += "Refused: " + oneLine(s) + "\n"
 	}
 	if len(r.Unplaced) > 0 {
-		text += "\n" + unplacedTable(r.Unplaced, wide)
+		text += "\n" + unplacedTable.text(r.Unplaced, wide)
 	}
 	if len(r.Plan.Moves) > 0 {
 		tab := newTable("MOVE", "VM", "FROM", "TO", "BYTES", "TIME", "WHY")

@@ -29,8 +29,10 @@ func (t *tool) tenantCommand() *cli.Command {
 					"Names are DNS labels.\n\nExample: vcctl tenant create film --display-name 'Film school' --label site=north",
 			},
 			{
-				Name: "list", Usage: "list the tenants", ArgsUsage: " ", Flags: []cli.Flag{watchFlag},
-				Action:      t.ask("listing tenants", func(c *call) (any, view, error) { return tenantTable.answer(c.api.Tenants(c.ctx)) }),
+				Name: "list", Usage: "list the tenants", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, sortFlag, selectorFlag},
+				Action: t.ask("listing tenants", func(c *call) (any, view, error) {
+					return tenantTable.labelled(tenantLabels).answer(c.api.Tenants(c.ctx))
+				}),
 				Description: "A token of a tenant sees its own.\n\nExample: vcctl tenant list",
 			},
 			{
@@ -60,6 +62,8 @@ func (t *tool) tenantCommand() *cli.Command {
 	}
 }
 
+func tenantLabels(t v1.Tenant) []map[string]string { return []map[string]string{t.Labels} }
+
 var tenantTable = tableOf("NAME,STATE,DISPLAY NAME,MAX PRIORITY,CREATED", "LABELS", func(t v1.Tenant) []string {
 	return []string{t.Name, t.State, t.DisplayName, strconv.Itoa(t.MaxPriority), stamp(t.CreatedAt), labelsText(t.Labels)}
 })
@@ -72,9 +76,20 @@ func labelsText(labels map[string]string) string {
 	return strings.Join(out, ", ")
 }
 
+// openText is which names are open: nil is any.
+func openText(names []string) string {
+	switch {
+	case names == nil:
+		return "any"
+	case len(names) == 0:
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
 func tenantText(t v1.Tenant) string {
 	return fields("Name", t.Name, "Display name", t.DisplayName, "State", t.State, "Labels", labelsText(t.Labels),
-		"Max priority", strconv.Itoa(t.MaxPriority), "Created", stamp(t.CreatedAt))
+		"Max priority", strconv.Itoa(t.MaxPriority), "Networks", openText(t.Networks), "Pools", openText(t.Pools), "Created", stamp(t.CreatedAt))
 }
 
 // labels that --label gives; nil if it is not there, none if its value is empty.

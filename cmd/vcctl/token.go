@@ -20,7 +20,7 @@ func (t *tool) tokenCommand() *cli.Command {
 			{
 				Name: "create", Usage: "make a token and show it, once", ArgsUsage: "NAME", Action: t.action(tokenCreate),
 				Description: "The token goes to standard output and is shown nowhere else: the cluster keeps its hash only. Names need not be unique.\n" +
-					"Without --expires it is good until it is revoked. The roles owner, editor and viewer are of the tenant of --tenant, or else of the\n" +
+					"Without --expires it is good until it is revoked, or as long as the token that makes it, which it never outlives. The roles owner, editor and viewer are of the tenant of --tenant, or else of the\n" +
 					"token that asks.\n\n" +
 					"Example: vcctl token create deploy --role operator --expires 720h > deploy.token\n   vcctl token create anna --tenant film --role editor > anna.token",
 				Flags: []cli.Flag{
@@ -30,7 +30,7 @@ func (t *tool) tokenCommand() *cli.Command {
 				},
 			},
 			{
-				Name: "list", Usage: "list the tokens, without their secrets", ArgsUsage: " ", Flags: []cli.Flag{watchFlag},
+				Name: "list", Usage: "list the tokens, without their secrets", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, sortFlag},
 				Action:      t.ask("listing tokens", func(c *call) (any, view, error) { return tokenTable.answer(c.api.Tokens(c.ctx)) }),
 				Description: "Those of the cluster and of all tenants, or with --tenant of one. The last use is behind by up to 10 minutes.\n\nExample: vcctl token list",
 			},

@@ -58,7 +58,7 @@ func takeLook(ctx context.Context, api *client.Client, tenant string) (look, err
 func (l look) text(wide bool) string {
 	moving := ""
 	if len(l.Migrations) > 0 {
-		moving = migrationTable(l.Migrations, wide) + "\n"
+		moving = migrationTable.text(l.Migrations, wide) + "\n"
 	}
 	vcs := slices.Clone(l.VirtualClusters)
 	for i := range vcs {
@@ -67,7 +67,7 @@ func (l look) text(wide bool) string {
 	return "Minimum yield " + yield(l.Status.MinYield) + "   CPU " + cores(l.Status.Allocated.CPU) + " given of " + cores(l.Status.Allowance.CPU) +
 		", " + cores(l.Status.Used.CPU) + " used   memory " + l.Status.Allocated.Memory.Short() + " given of " + l.Status.Allowance.Memory.Short() +
 		"   virtual clusters: " + counts(l.Status.VirtualClusters) + "\n\n" +
-		hostTable(l.Hosts, wide) + "\n" + moving + vcTable(vcs, wide) + "\n" + vmTable(withFullNames(l.VMs), wide)
+		hostTable.text(l.Hosts, wide) + "\n" + moving + vcTable.text(vcs, wide) + "\n" + vmTable.text(withFullNames(l.VMs), wide)
 }
 
 func top(c *call) error {

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -29,11 +31,12 @@ func (t *tool) vcCommand() *cli.Command {
 				Action: t.action(vcCreate),
 			},
 			{
-				Name: "list", Usage: "list virtual clusters", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, allTenantsFlag},
+				Name: "list", Usage: "list virtual clusters", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, allTenantsFlag, sortFlag, selectorFlag, stateFlag(vcStates)},
 				Action: t.ask("listing virtual clusters", func(c *call) (any, view, error) {
-					return inTenants(c, vcTable, vcTableOfAll).answer(c.api.VirtualClusters(c.ctx))
+					all, err := c.api.VirtualClusters(c.ctx)
+					return inTenants(c, vcTable, vcTableOfAll).answer(inState(c, vcStates, all, err, func(vc v1.VirtualCluster) string { return vc.State }))
 				}),
-				Description: "Example: vcctl vc list -w",
+				Description: "Example: vcctl vc list -w\n   vcctl vc list --state queued,degraded\n   vcctl vc list --selector env=prod -o name",
 			},
 			{
 				Name: "get", Usage: "show one virtual cluster with its VMs", ArgsUsage: "NAME", Flags: []cli.Flag{watchFlag}, Action: t.ask("getting virtual cluster %s", vcGet),
@@ -176,8 +179,11 @@ func concludeVC(c *call, r v1.Result) error {
 
 func vcExplain(c *call) (any, view, error) {
 	e, err := c.api.Explain(c.ctx, c.name)
-	return e, func(bool) string {
+	return e, func(wide bool) string {
 		text := strings.Join(e.Lines, "\n") + "\n"
+		if !wide {
+			text = wrappedLines(e.Lines)
+		}
 		if e.Decision != nil && !e.Decision.Admitted {
 			text += reasons(e.Decision.Hosts, e.Decision.Advice)
 		}
@@ -185,12 +191,33 @@ func vcExplain(c *call) (any, view, error) {
 	}, err
 }
 
-const vcHeads, vcMoreHeads = "NAME,STATE,YIELD,MIN YIELD,VMS RUNNING,CPU GIVEN,CPU NEEDED,MEMORY", "PRIORITY,CREATED,ID,REASON"
+const (
+	vcHeads     = "NAME,STATE,YIELD,MIN YIELD,VMS RUNNING,CPU GIVEN,CPU NEEDED,MEMORY,AGE"
+	vcMoreHeads = "PRIORITY,ON HOST LOSS,IMAGE,DISK,NETWORK,LABELS,CREATED,ID,REASON"
+)
 
 var (
-	vcTable      = tableOf(vcHeads, vcMoreHeads, vcCells)
-	vcTableOfAll = tableOf("TENANT,"+vcHeads, vcMoreHeads, withTenant(func(vc v1.VirtualCluster) string { return vc.Tenant }, vcCells))
+	vcTable      = tableOf(vcHeads, vcMoreHeads, vcCells).labelled(vcLabels)
+	vcTableOfAll = tableOf("TENANT,"+vcHeads, vcMoreHeads, withTenant(func(vc v1.VirtualCluster) string { return vc.Tenant }, vcCells)).labelled(vcLabels)
 )
+
+func vcLabels(vc v1.VirtualCluster) (out []map[string]string) {
+	for _, g := range vc.Groups {
+		out = append(out, g.Labels)
+	}
+	return out
+}
+
+// ofGroups is what the groups of a virtual cluster have, each once.
+func ofGroups(vc v1.VirtualCluster, what func(v1.Group) string) string {
+	var out []string
+	for _, g := range vc.Groups {
+		if text := what(g); text != "" && !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	return strings.Join(out, "; ")
+}
 
 func vcCells(vc v1.VirtualCluster) []string {
 	var given, need float64
@@ -204,7 +231,25 @@ func vcCells(vc v1.VirtualCluster) []string {
 	}
 	idle := vc.VMs.Starting+vc.VMs.Running == 0
 	return []string{vc.Name, vc.State, seen(yield(vc.Yield), idle), yield(vc.MinYield), fmt.Sprintf("%d/%d", vc.VMs.Running, count),
-		seen(cores(given), idle), cores(need), memory.Short(), strconv.Itoa(vc.Priority), stamp(vc.CreatedAt), vc.ID, vc.Reason}
+		seen(cores(given), idle), cores(need), memory.Short(), ago(vc.CreatedAt),
+		strconv.Itoa(vc.Priority), vc.OnHostLoss, ofGroups(vc, imageOf), ofGroups(vc, func(g v1.Group) string { return diskText(g.Disk) }),
+		ofGroups(vc, func(g v1.Group) string { return g.Network }), ofGroups(vc, func(g v1.Group) string { return labelsText(g.Labels) }), stamp(vc.CreatedAt), vc.ID, vc.Reason}
+}
+
+// imageOf a group, or the kernel that it boots.
+func imageOf(g v1.Group) string {
+	if g.Boot != nil {
+		return g.Boot.Kernel
+	}
+	return g.Image
+}
+
+// agoText is "2026-03-01 12:00:00Z, 3d4h ago"; "" for no time.
+func agoText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return stamp(t) + ", " + ago(t) + " ago"
 }
 
 // needOf each VM of a group, cores.
@@ -226,23 +271,21 @@ func vcGet(c *call) (any, view, error) {
 
 func vcText(vc v1.VirtualCluster, vms []v1.VM, wide bool) string {
 	idle := vc.VMs.Starting+vc.VMs.Running == 0
-	pairs := []string{"Name", vc.Name, "State", vc.State, "Reason", vc.Reason,
+	pairs := []string{"Name", vc.Name, "Tenant", vc.Tenant, "State", vc.State, "Reason", vc.Reason,
 		"Yield", seen(yield(vc.Yield), idle) + " (promised at least " + yield(vc.MinYield) + ")",
-		"Created", stamp(vc.CreatedAt), "Queued", stamp(vc.QueuedAt)}
+		"Priority", strconv.Itoa(vc.Priority), "On host loss", vc.OnHostLoss,
+		"Created", agoText(vc.CreatedAt), "Queued", agoText(vc.QueuedAt)}
 	if wide {
-		pairs = append(pairs, "Id", vc.ID, "Priority", strconv.Itoa(vc.Priority), "If full", vc.OnFull, "On host loss", vc.OnHostLoss,
+		pairs = append(pairs, "Id", vc.ID, "If full", vc.OnFull,
 			"Needs", vc.Needs, "Version", strconv.FormatUint(vc.ModifyIndex, 10))
 	}
-	groups := tableOf("GROUP,COUNT,CPU GIVEN,CPU NEEDED,YIELD,VCPUS,MEMORY,IMAGE", "", func(g v1.Group) []string {
-		img := g.Image
-		if g.Boot != nil {
-			img = g.Boot.Kernel
-		}
-		return []string{g.Name, strconv.Itoa(g.Count), seen(cores(g.Allocation), idle), cores(needOf(g)), seen(yield(g.Yield), idle), strconv.Itoa(g.VCPUs), g.Memory.Short(), img}
+	groups := tableOf("GROUP,COUNT,CPU GIVEN,CPU NEEDED,YIELD,VCPUS,MEMORY,IMAGE", "ROLE,DISK,NETWORK,LABELS", func(g v1.Group) []string {
+		return []string{g.Name, strconv.Itoa(g.Count), seen(cores(g.Allocation), idle), cores(needOf(g)), seen(yield(g.Yield), idle), strconv.Itoa(g.VCPUs), g.Memory.Short(), imageOf(g),
+			g.Role, diskText(g.Disk), g.Network, labelsText(g.Labels)}
 	})
-	text := fields(pairs...) + "\n" + groups(vc.Groups, wide)
+	text := fields(pairs...) + "\n" + groups.text(vc.Groups, wide)
 	if len(vms) > 0 {
-		text += "\n" + vmTable(vms, wide)
+		text += "\n" + vmTable.text(vms, wide)
 	}
 	return text
 }

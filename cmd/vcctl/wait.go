@@ -1,10 +1,6 @@
 package main
 
-import (
-	"time"
-
-	"evenkeel/api/v1"
-)
+import "evenkeel/api/v1"
 
 // about says what an operation is about, and the command that shows how far it is.
 func about(op v1.Operation) (subject, watch string) {
@@ -28,43 +24,4 @@ func outcome(op v1.Operation) error {
 		return failed(statusConflict, "%s of %s was overtaken: %s", op.Kind, subject, op.Text)
 	}
 	return nil
-}
-
-// progress shows how far an operation is: on a terminal in one line that
-// changes, elsewhere a line for each step.
-type progress struct {
-	t        *tool
-	terminal bool
-	last     string
-	begun    time.Time
-}
-
-func (t *tool) progressLine() *progress {
-	return &progress{t: t, terminal: isTerminal(t.err), begun: time.Now()}
-}
-
-func (p *progress) set(op v1.Operation) {
-	subject, _ := about(op)
-	text := op.Kind + " " + subject + ": " + op.State
-	if op.Text != "" {
-		text += ", " + oneLine(op.Text)
-	}
-	if text == p.last {
-		return
-	}
-	p.last = text
-	if op.Ended() {
-		return // how it ended the result says
-	}
-	if p.terminal {
-		p.t.say("\r\x1b[K%s (%s)", text, time.Since(p.begun).Round(time.Second))
-	} else {
-		p.t.say("%s\n", text)
-	}
-}
-
-func (p *progress) end() {
-	if p.terminal && p.last != "" {
-		p.t.say("\r\x1b[K")
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -138,6 +139,16 @@ func (l *lazyHost) Hanging() []hypervisor.Hung {
 		return nil
 	}
 	return hypervisor.HangingOf(h)
+}
+
+// Addresses implements hypervisor.Addressing, for a hypervisor that knows any.
+func (l *lazyHost) Addresses(ctx context.Context) (map[string][]netip.Addr, error) {
+	return lazily(ctx, l, func(h hypervisor.Host) (map[string][]netip.Addr, error) {
+		if known, is := h.(hypervisor.Addressing); is {
+			return known.Addresses(ctx)
+		}
+		return nil, nil
+	})
 }
 
 // Close lets go of the hypervisor, if it was ever reached.

@@ -278,7 +278,7 @@ func (d *memberDaemon) options(l net.Listener) (o member.Options, done func(), e
 			img.Size, img.DiskSize = info.Size, info.DiskSize
 			return img, err
 		},
-		Agent: agent.Options{Hypervisor: host, Allowance: allow, Overhead: overhead, Boot: boot, Machine: machineID(), MigrateURI: c.migrateURI(), SampleEvery: 10 * time.Second}}
+		Agent: agent.Options{Hypervisor: host, Allowance: allow, Overhead: overhead, Boot: boot, Booted: c.bootedAt(), Machine: machineID(), MigrateURI: c.migrateURI(), SampleEvery: 10 * time.Second}}
 	if c.Snapshots.Every == 0 {
 		o.Backups.Dir = ""
 	}
@@ -382,7 +382,6 @@ func (d *memberDaemon) Init(ctx context.Context, q v1.SetupInit) (v1.SetupAnswer
 		}
 		set.MinYield = *y
 	}
-	caFile := filepath.Join(d.conf.DataDir, "pki", "ca.pem")
 	if d.conf.ownPKI() {
 		if err := d.certified(); err != nil {
 			return v1.SetupAnswer{}, err
@@ -390,7 +389,6 @@ func (d *memberDaemon) Init(ctx context.Context, q v1.SetupInit) (v1.SetupAnswer
 		if _, err := member.InitAs(d.conf.DataDir, d.conf.pkiFiles(), d.conf.Advertise); err != nil {
 			return v1.SetupAnswer{}, d.entryError(err)
 		}
-		caFile = d.conf.PKI.CA
 	} else if _, err := member.Init(d.conf.DataDir, d.conf.Name, d.conf.Advertise, d.conf.Agent); err != nil {
 		return v1.SetupAnswer{}, d.entryError(err)
 	}
@@ -405,11 +403,19 @@ func (d *memberDaemon) Init(ctx context.Context, q v1.SetupInit) (v1.SetupAnswer
 	if err := m.Propose(ctx, state.KindAdminToken, row); err != nil {
 		return v1.SetupAnswer{}, fmt.Errorf("admin token: %w", err)
 	}
-	ca, err := os.ReadFile(caFile)
+	ca, err := os.ReadFile(d.caFile())
 	if err != nil {
 		return v1.SetupAnswer{}, err
 	}
 	return v1.SetupAnswer{SetupState: d.State(), AdminToken: token, CA: string(ca)}, nil
+}
+
+// caFile has the CA's certificate of the cluster.
+func (d *memberDaemon) caFile() string {
+	if d.conf.ownPKI() {
+		return d.conf.PKI.CA
+	}
+	return filepath.Join(d.conf.DataDir, "pki", "ca.pem")
 }
 
 // Join implements server.Setup.
@@ -439,7 +445,11 @@ func (d *memberDaemon) Join(ctx context.Context, q v1.SetupJoin) (v1.SetupAnswer
 	if _, err := d.await(ctx, func(m *member.Member) bool { return m.Ready() == nil }); err != nil {
 		return v1.SetupAnswer{}, err
 	}
-	return v1.SetupAnswer{SetupState: d.State()}, nil
+	ca, err := os.ReadFile(d.caFile())
+	if err != nil {
+		return v1.SetupAnswer{}, err
+	}
+	return v1.SetupAnswer{SetupState: d.State(), CA: string(ca)}, nil
 }
 
 // certified says what is wrong with a certificate of the operator's own PKI that names another member than this host.

@@ -7,6 +7,7 @@ import (
 
 	"evenkeel/forecast"
 	"evenkeel/sim/baseline"
+	"evenkeel/sim/fitted"
 	"evenkeel/sim/trace"
 )
 
@@ -28,10 +29,10 @@ var forecasters = []forecaster{
 	{"smooth", "exponential smoothing, with and without a trend",
 		func(trace.Series) forecast.Model { return baseline.NewSmooth() }},
 	{"arima", "ARIMA, its order chosen by AIC",
-		func(s trace.Series) forecast.Model { return forecast.NewARIMA(phase(s), nil) }},
+		func(s trace.Series) forecast.Model { return fitted.NewARIMA(phase(s), nil) }},
 	{"gp", "Gaussian-process regression on patterns of the past",
-		func(s trace.Series) forecast.Model { return forecast.NewGP(phase(s), nil) }},
-	{"mixture", "what production states: arima, gp and ten simpler experts, weighed by what they were worth, intervals corrected",
+		func(s trace.Series) forecast.Model { return fitted.NewGP(phase(s), nil) }},
+	{"mixture", "what production states: ten simple experts, weighed by what they were worth, intervals corrected",
 		newProduction},
 }
 
@@ -76,7 +77,7 @@ type production struct {
 }
 
 func newProduction(s trace.Series) forecast.Model {
-	return &production{series: forecast.New(forecast.Options{Period: perDay(s), Phase: phase(s), Positive: true})}
+	return &production{series: forecast.New(forecast.Options{Period: perDay(s), Positive: true})}
 }
 
 func (p *production) Name() string { return "mixture" }

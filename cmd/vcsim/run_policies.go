@@ -13,6 +13,7 @@ import (
 	"evenkeel/cluster/scheduler/reservation"
 	"evenkeel/forecast"
 	"evenkeel/sim/baseline"
+	"evenkeel/sim/fitted"
 	"evenkeel/sim/flex"
 	"evenkeel/sim/replay"
 	"evenkeel/sim/workload"
@@ -42,7 +43,7 @@ Forecasts (of the use until the next tick)
   persist       the latest value; fast, says nothing of how sure it is, so that K2 does nothing
   last          the latest value, with the errors it made
   arima10, gp10 trained on the ten past values, as in the paper
-  arima, gp     the same as parts of production: trained on 200 and 120 values, from 40 on
+  arima, gp     the same, trained on 200 and 120 values, from 40 on
   mixture       as in production
 K1 is the share of the request that is added to a forecast, K2 how many standard deviations (of evenkeel: how many times the distance from the
 mean to the quantile of 97.5%).
@@ -283,9 +284,9 @@ func foresee(p *replay.Rightsizing, name string) error {
 	models := func(f func() func(phase int) forecast.Model) replay.Foresight {
 		return &replay.Models{Kind: name, New: f, Parts: runtime.GOMAXPROCS(0), Beside: sideBySide}
 	}
-	model := func(f func(phase int, w *forecast.Workspace) forecast.Model) replay.Foresight {
+	model := func(f func(phase int, w *fitted.Workspace) forecast.Model) replay.Foresight {
 		return models(func() func(phase int) forecast.Model {
-			w := forecast.NewWorkspace()
+			w := fitted.NewWorkspace()
 			return func(phase int) forecast.Model { return f(phase, w) }
 		})
 	}
@@ -296,11 +297,11 @@ func foresee(p *replay.Rightsizing, name string) error {
 	case "persist":
 		p.Foresight = &replay.Persist{}
 	case "last":
-		p.Foresight = model(func(int, *forecast.Workspace) forecast.Model { return baseline.NewLast() })
+		p.Foresight = model(func(int, *fitted.Workspace) forecast.Model { return baseline.NewLast() })
 	case "arima":
-		p.Foresight = model(func(phase int, w *forecast.Workspace) forecast.Model { return forecast.NewARIMA(phase, w) })
+		p.Foresight = model(func(phase int, w *fitted.Workspace) forecast.Model { return fitted.NewARIMA(phase, w) })
 	case "gp":
-		p.Foresight = model(func(phase int, w *forecast.Workspace) forecast.Model { return forecast.NewGP(phase, w) })
+		p.Foresight = model(func(phase int, w *fitted.Workspace) forecast.Model { return fitted.NewGP(phase, w) })
 	case "arima10":
 		p.Foresight = models(replay.FewARIMA)
 	case "gp10":

@@ -118,7 +118,7 @@ func readHistory(c *cli.Context) (h v1.ClusterHistory, hosts []replay.Host, err 
 		return h, nil, err
 	}
 	defer f.Close()
-	if h, err = v1.ReadClusterHistory(f); err != nil {
+	if h, err = decodeHistory(f); err != nil {
 		return h, nil, fmt.Errorf("%s: %w", c.Args().First(), err)
 	}
 	hosts, err = hostsOf(h, c.StringSlice("without"), c.Int("add"))

@@ -6,7 +6,7 @@ import (
 )
 
 // growth bounds what a held-back step may have needed: it is charged for over-allocation only above this multiple of its
-// use. A CPU cap that binds is doubled in the same way (forecast.NewCensored).
+// use.
 const growth = 2
 
 // kink is a value at which the cost of a step bends: its slope rises there by over + under.

@@ -21,6 +21,9 @@ const (
 	emulatedCPU = "qemu64"
 )
 
+// agentChannel is where QEMU's guest agent listens in a guest.
+const agentChannel = "org.qemu.guest_agent.0"
+
 // statsPeriod is how often, in seconds, the guest's balloon driver reports.
 const statsPeriod = 2
 
@@ -29,11 +32,13 @@ type parts struct {
 	disk string // path of its disk's volume; "" = none
 	seed string // path of its cloud-init seed; "" = none
 	log  string // path of its console log; "" = none
+	// started is when it is started, seconds since 1970.
+	started int64
 }
 
 // domainXML is the VM as libvirt is to start it.
 func domainXML(spec hypervisor.Spec, p parts, can abilities, cgroup int) (string, error) {
-	m := mark{Cluster: spec.Cluster, ID: spec.VM, Generation: spec.Generation, VCPUs: spec.VCPUs, Leased: spec.Leased}
+	m := mark{Cluster: spec.Cluster, ID: spec.VM, Generation: spec.Generation, VCPUs: spec.VCPUs, Leased: spec.Leased, Started: p.started}
 	if spec.Disk.Present() && spec.Disk.Ephemeral {
 		m.Ephemeral = &markedVol{Pool: poolName(spec.Disk.Pool), Volume: diskName(spec.VM)}
 	}
@@ -115,6 +120,11 @@ func domainXML(spec hypervisor.Spec, p parts, can abilities, cgroup int) (string
 			Source: interfaceSource(spec.Network),
 			Model:  &libvirtxml.DomainInterfaceModel{Type: "virtio"},
 			ROM:    &libvirtxml.DomainROM{Enabled: "no"},
+		}}
+		// A guest agent, where the image has one, reports its addresses here.
+		d.Devices.Channels = []libvirtxml.DomainChannel{{
+			Source: &libvirtxml.DomainChardevSource{UNIX: &libvirtxml.DomainChardevSourceUNIX{Mode: "bind"}},
+			Target: &libvirtxml.DomainChannelTarget{VirtIO: &libvirtxml.DomainChannelTargetVirtIO{Name: agentChannel}},
 		}}
 	}
 	return d.Marshal()

@@ -120,6 +120,7 @@ func absent(c *libvirt.Connect, spec hypervisor.Spec) error {
 // start; undo takes the latter away.
 func (h *Host) gather(c *libvirt.Connect, spec hypervisor.Spec, wanted func() error) (p parts, undo func() error, err error) {
 	undo = func() error { return nil }
+	p.started = time.Now().Unix()
 	if p.log, err = h.makeLog(spec.VM); err != nil {
 		return parts{}, nil, err
 	}

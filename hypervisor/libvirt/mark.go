@@ -22,6 +22,7 @@ type mark struct {
 	Generation uint64     `xml:"generation,attr"`
 	VCPUs      int        `xml:"vcpus,attr"`
 	Leased     bool       `xml:"leased,attr"`
+	Started    int64      `xml:"started,attr"` // seconds since 1970; 0 = not known
 	Ephemeral  *markedVol `xml:"ephemeral"` // a disk that goes with the VM
 }
 
@@ -45,9 +46,10 @@ func (m mark) metadata() (string, error) {
 		Generation uint64     `xml:"generation,attr"`
 		VCPUs      int        `xml:"vcpus,attr"`
 		Leased     bool       `xml:"leased,attr,omitempty"`
+		Started    int64      `xml:"started,attr,omitempty"`
 		Ephemeral  *markedVol `xml:"ek:ephemeral"`
 	}
-	b, err := xml.Marshal(element{Namespace: markNamespace, Cluster: m.Cluster, ID: m.ID, Generation: m.Generation, VCPUs: m.VCPUs, Leased: m.Leased, Ephemeral: m.Ephemeral})
+	b, err := xml.Marshal(element{Namespace: markNamespace, Cluster: m.Cluster, ID: m.ID, Generation: m.Generation, VCPUs: m.VCPUs, Leased: m.Leased, Started: m.Started, Ephemeral: m.Ephemeral})
 	return string(b), err
 }
 

@@ -12,7 +12,7 @@ func TestMarkRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		// XML holds no control characters, and ids never have any.
 		value := rapid.StringMatching(`[^\x00-\x1f\x7f-\x{9f}\x{d800}-\x{dfff}\x{fffe}\x{ffff}]{1,20}`)
-		want := mark{Cluster: value.Draw(t, "cluster"), ID: value.Draw(t, "id"), Generation: rapid.Uint64().Draw(t, "generation"), VCPUs: rapid.IntRange(1, 64).Draw(t, "vcpus"), Leased: rapid.Bool().Draw(t, "leased")}
+		want := mark{Cluster: value.Draw(t, "cluster"), ID: value.Draw(t, "id"), Generation: rapid.Uint64().Draw(t, "generation"), VCPUs: rapid.IntRange(1, 64).Draw(t, "vcpus"), Leased: rapid.Bool().Draw(t, "leased"), Started: rapid.Int64Range(0, 1<<40).Draw(t, "started")}
 		if rapid.Bool().Draw(t, "ephemeral") {
 			want.Ephemeral = &markedVol{Pool: value.Draw(t, "pool"), Volume: value.Draw(t, "volume")}
 		}

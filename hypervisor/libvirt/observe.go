@@ -184,6 +184,9 @@ func (h *Host) describe(s *libvirt.DomainStats) (hypervisor.VM, error) {
 	switch {
 	case err == nil && uuid == uuidOf(m.ID):
 		vm.Identity, vm.Leased = m.identity(), m.Leased
+		if m.Started > 0 {
+			vm.Started = time.Unix(m.Started, 0).UTC()
+		}
 		h.remember(uuid, knownVM{Identity: vm.Identity, name: vm.Name})
 	case err == nil || isCode(err, libvirt.ERR_NO_DOMAIN_METADATA):
 		vm.Foreign = true // a copy of one of ours under another UUID is not ours either

@@ -2,10 +2,12 @@ package simulated
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +23,10 @@ type conn struct {
 	once   sync.Once
 }
 
-var _ hypervisor.Host = (*conn)(nil)
+var (
+	_ hypervisor.Host       = (*conn)(nil)
+	_ hypervisor.Addressing = (*conn)(nil)
+)
 
 // busyError says that a VM is being migrated: what was asked has to wait
 // for the end of that, and then fails, as with the real hypervisor.
@@ -182,7 +187,7 @@ func (c *conn) List(ctx context.Context) ([]hypervisor.VM, error) {
 		r = make([]hypervisor.VM, len(c.m.vms))
 		for i, v := range c.m.vms {
 			r[i] = hypervisor.VM{
-				Identity: v.spec.Identity, Foreign: v.foreign, Leased: v.spec.Leased, Name: v.spec.Name, State: v.state(), Leftover: v.leftover, Standing: v.paused && !v.leftover,
+				Identity: v.spec.Identity, Foreign: v.foreign, Leased: v.spec.Leased, Name: v.spec.Name, State: v.state(), Leftover: v.leftover, Standing: v.paused && !v.leftover, Started: time.Unix(0, v.bootAt).UTC(),
 				VCPUs: v.spec.VCPUs, Memory: v.spec.Memory, Balloon: v.balloonNow(now, c.m.w.timing.Balloon), CPU: v.spec.CPU,
 			}
 		}
@@ -374,6 +379,21 @@ func (c *conn) Stats(ctx context.Context) ([]hypervisor.Stats, error) {
 		return nil
 	})
 	return r, err
+}
+
+// Addresses implements hypervisor.Addressing: a VM on a network has one, the same on every host, from when its guest has booted.
+func (c *conn) Addresses(context.Context) (map[string][]netip.Addr, error) {
+	out := map[string][]netip.Addr{}
+	err := c.locked(func(now int64) error {
+		for _, v := range c.m.vms {
+			if !v.foreign && !v.idle() && v.spec.Network != "" && now >= v.bootAt {
+				sum := sha256.Sum256([]byte(v.spec.VM))
+				out[v.spec.VM] = []netip.Addr{netip.AddrFrom4([4]byte{10, sum[0], sum[1], sum[2]})}
+			}
+		}
+		return nil
+	})
+	return out, err
 }
 
 // Pressure is not simulated: it is not known.

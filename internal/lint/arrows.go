@@ -22,13 +22,16 @@ var arrows = map[string][]string{
 	"sim/trace":    nil,                     // workloads that others measured and published, read from their formats
 	"sim/workload": {"sim/trace"},           // what arrives at a cluster, and what it really uses
 	"sim/ets":      nil,                     // exponential smoothing
+	"sim/arima":    nil,
+	"sim/gp":       nil,
+	"sim/fitted":   {"forecast", "sim/arima", "sim/gp"}, // Pace's models
 	"sim/baseline": {"forecast", "sim/ets"}, // forecasts that any cleverer one must beat
 	"sim/score":    {"forecast"},            // how well models predict a series
 	"sim/flex":     nil,                     // admission by measured load
 	"sim/batch":    {"allocator", "migration"},
 	"sim/morpheus": {"sim/workload", "sim/batch", "cluster/scheduler/reservation", "forecast/..."},
 	"sim/signoff":  {"cluster/scheduler/reservation", "migration", "forecast/..."},
-	"sim/replay":   {"sim/workload", "sim/flex", "cluster/scheduler/reservation", "allocator/...", "migration", "forecast/..."},
+	"sim/replay":   {"sim/workload", "sim/flex", "sim/arima", "sim/gp", "cluster/scheduler/reservation", "allocator/...", "migration", "forecast/..."},
 
 	// Act: one interface in our own types, and what stands behind it.
 	"hypervisor":             nil,

@@ -4,11 +4,11 @@ import (
 	"math"
 
 	"evenkeel/forecast"
-	"evenkeel/forecast/arima"
-	"evenkeel/forecast/gp"
+	"evenkeel/sim/arima"
+	"evenkeel/sim/gp"
 )
 
-// few is how many observations Pace's prototype trains its models on (sec. V): the ten past ones. forecast.NewARIMA and NewGP, those of production, look at
+// few is how many observations Pace's prototype trains its models on (sec. V): the ten past ones. Those of package fitted look at
 // 200 and 120, and say nothing before they have 40.
 const few = 10
 

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"evenkeel/forecast"
+	"evenkeel/sim/fitted"
 	"evenkeel/sim/workload"
 )
 
@@ -60,8 +61,8 @@ func TestPartsChangeNothing(t *testing.T) {
 		all.Wait()
 	}
 	arima := func() func(phase int) forecast.Model {
-		w := forecast.NewWorkspace()
-		return func(phase int) forecast.Model { return forecast.NewARIMA(phase, w) }
+		w := fitted.NewWorkspace()
+		return func(phase int) forecast.Model { return fitted.NewARIMA(phase, w) }
 	}
 	for name, maker := range map[string]func() func(int) forecast.Model{"arima10": FewARIMA, "gp10": FewGP, "arima": arima} {
 		of := func(m *Models) []byte {

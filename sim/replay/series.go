@@ -12,7 +12,6 @@ type Series struct {
 	series []two    // [slot]
 	of     []uint32 // [slot]: component that they are of
 	w      *forecast.Workspace
-	phase  int
 	step   int64
 	out    [2][]forecast.Prediction
 }
@@ -24,7 +23,7 @@ func (f *Series) Name() string { return "mixture" }
 
 // Begin implements Foresight.
 func (f *Series) Begin(*Cluster) {
-	f.series, f.of, f.phase = nil, nil, 0
+	f.series, f.of = nil, nil
 	if f.w == nil {
 		f.w = forecast.NewWorkspace()
 	}
@@ -51,8 +50,7 @@ func (f *Series) Watch(c *Cluster) {
 		if f.of[s] != c.Born[s] {
 			f.of[s] = c.Born[s]
 			for r, highest := range []float64{c.RequestCPU[s], c.RequestMemory[s]} {
-				f.series[s][r] = forecast.New(forecast.Options{Period: day, Phase: f.phase, Max: highest, Positive: true, Workspace: f.w})
-				f.phase++
+				f.series[s][r] = forecast.New(forecast.Options{Period: day, Max: highest, Positive: true, Workspace: f.w})
 			}
 		}
 		// Each step is observed once, and later than the one before: Observe has nothing to refuse.

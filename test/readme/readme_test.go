@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -123,6 +124,12 @@ func take(t *testing.T, page, heading, shown string) {
 	}
 }
 
+// age is the last column of lists: how old things are differs from tour to tour.
+var age = regexp.MustCompile(`  +([0-9]+[dhms])+$`)
+
+// unaged is a line without what may differ at its end.
+func unaged(line string) string { return age.ReplaceAllString(strings.TrimRight(line, " "), "  AGE") }
+
 // expect the output of a step, in order; other lines (progress) may stand between.
 // What runs in the background may print after the step's end.
 func expect(t *testing.T, lines <-chan string, s step, adapt *strings.Replacer, end string) {
@@ -143,7 +150,7 @@ func expect(t *testing.T, lines <-chan string, s step, adapt *strings.Replacer, 
 				continue
 			}
 			seen = append(seen, line)
-			if len(want) > 0 && strings.TrimRight(line, " ") == strings.TrimRight(adapt.Replace(want[0]), " ") {
+			if len(want) > 0 && unaged(line) == unaged(adapt.Replace(want[0])) {
 				want = want[1:]
 			}
 		case <-deadline:

@@ -169,9 +169,9 @@ func (h *history) restored(now time.Duration, there map[string]seenVC) {
 // client makes one request after the other until ctx ends.
 func (s *sim) client(ctx context.Context, id int) {
 	rng := seeded(s.o.seed, uint64(1000+id))
-	known := map[string]int{} // size as last heard, to ask for what makes sense
+	own, known := s.o.own(), map[string]int{} // known: size as last heard, to ask for what makes sense
 	for n := 0; wait(ctx, time.Duration(300+rng.IntN(4000))*time.Millisecond) == nil; n++ {
-		name := s.o.names[rng.IntN(len(s.o.names))]
+		name := own[rng.IntN(len(own))]
 		w := want{Verb: "read"}
 		switch k := rng.IntN(20); {
 		case k < 6:
@@ -274,6 +274,9 @@ func (p *serving) act(ctx context.Context, name string, w want, key string) (got
 		return got{Is: "done"}, nil
 	case errors.As(err, &full), errors.As(err, &frozen), errors.As(err, &invalid):
 		return got{Is: "refused"}, nil
+	case errors.Is(err, state.ErrQuota):
+		p.s.count("requests over a quota")
+		return got{Is: "refused"}, nil
 	case errors.As(err, &exists):
 		return got{Is: "taken"}, nil
 	case errors.Is(err, leader.ErrNotFound):
@@ -297,8 +300,12 @@ func (s *sim) spec(name string, count int) state.VC {
 			g.Affinity.Avoid = append(g.Affinity.Avoid, "host:"+h)
 		}
 	}
-	if name[0] == 'r' {
+	tenant, plain := state.SplitName(name)
+	if plain[0] == 'r' {
 		vc.OnHostLoss = state.RestartOnLoss
+	}
+	if tenant != state.DefaultTenant {
+		vc.Groups[0].CPU, vc.Groups[0].Memory, vc.MinYield = 0.2, 256<<20, 0.05
 	}
 	return vc
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"evenkeel/cluster/agent"
-	"evenkeel/cluster/node"
 )
 
 // restore the saved snapshot. Clients wait meanwhile.
@@ -41,8 +40,9 @@ func (s *sim) rebuild(early []string) error {
 		v.crash()
 		v.full.Store(false)
 		s.net.freeze(name, false)
-		v.disk, v.used, v.lost = node.NewMemory(), false, v.lost+1
+		v.used, v.lost = false, v.lost+1
 	}
+	s.newDisks()
 	s.net.heal()
 	for _, h := range s.hosts {
 		if s.net.chance(0.5) {

@@ -19,6 +19,7 @@ import (
 	"evenkeel/cluster/node"
 	"evenkeel/cluster/state"
 	"evenkeel/hypervisor/simulated"
+	"evenkeel/test/quota"
 
 	"github.com/anishathalye/porcupine"
 )
@@ -41,6 +42,7 @@ type options struct {
 	quiet          time.Duration    // after the last step, for all to come right
 	sized          map[string]sized // VCs of a scenario, by name
 	rightsized     bool             // guests use now more, now less memory, and needs are estimated
+	tenants        *tenants         // beside the VCs of the default tenant
 	unhealed       bool             // a scenario that ends as it is
 	broken         broken
 	verbose        bool
@@ -91,6 +93,8 @@ type sim struct {
 	saved       []byte
 	sent        map[string]int64 // bytes, by move plan, as the hypervisors know it
 	unexplained map[string]bool  // what waited for too long without a reason
+
+	logs []*quota.Log // of each cluster that was made, the last one last
 }
 
 // outcome of a run.
@@ -246,8 +250,9 @@ func (s *sim) run() {
 	for n := range o.servers {
 		name := fmt.Sprintf("s%d", n+1)
 		s.names = append(s.names, name)
-		s.servers[name] = &server{s: s, name: name, disk: node.NewMemory(), rate: 0.995 + 0.01*rng.Float64()}
+		s.servers[name] = &server{s: s, name: name, rate: 0.995 + 0.01*rng.Float64()}
 	}
+	s.newDisks()
 	for n := range o.hosts {
 		name := fmt.Sprintf("h%d", n+1)
 		h := &host{s: s, name: name, rate: 0.995 + 0.01*rng.Float64(), on: true, watchdog: o.watchdogs(rng), device: o.devices(rng)}
@@ -268,6 +273,11 @@ func (s *sim) run() {
 	for id := range o.clients {
 		clients.Go(func() { s.client(asking, id) })
 	}
+	if o.tenants != nil {
+		for id := range o.tenants.clients {
+			clients.Go(func() { s.tenantClient(asking, 500+id) })
+		}
+	}
 	s.follow()
 	quit()
 	clients.Wait()
@@ -278,9 +288,11 @@ func (s *sim) run() {
 		for id, name := range o.names {
 			s.request(s.ctx, rng, 100+id, 0, name, want{Verb: "read"})
 		}
+		s.fillTenants()
 	}
 	stop()
 	s.audit()
+	s.checkQuotas()
 	if !o.unhealed {
 		s.replay()
 	}
@@ -325,6 +337,9 @@ func (s *sim) form() error {
 		})
 		return err == nil
 	}) {
+		return err
+	}
+	if err := s.makeTenants(); err != nil {
 		return err
 	}
 	for _, name := range s.order {

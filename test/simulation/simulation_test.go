@@ -38,6 +38,7 @@ func random(seed uint64) options {
 		squeezed(&o)
 	}
 	randomScript(&o, long)
+	someTenants(&o)
 	switch {
 	case *crowd || seed%4 == 0:
 		manyMoves(&o)

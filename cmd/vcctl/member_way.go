@@ -1,0 +1,73 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"evenkeel/api/v1"
+	"evenkeel/internal/secretfile"
+)
+
+// maxToken of a file, bytes.
+const maxToken = 4096
+
+// way is what vcctl has for a cluster.
+type way int
+
+const (
+	wayNone  way = iota // nowhere to keep anything
+	wayThere            // it had a configuration before, which stays
+	wayOpen             // addresses and CA certificate, but no token
+	wayWhole            // all it needs
+)
+
+// keepWay leaves the way into the cluster that this host has joined where vcctl looks for it, unless a configuration is there.
+// tokenFile has the token to keep; "" = there is none.
+func keepWay(config string, addresses []string, ca, tokenFile string) (way, error) {
+	if config == "" || ca == "" {
+		return wayNone, nil
+	}
+	if _, err := os.Stat(config); err == nil {
+		return wayThere, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return wayNone, err
+	}
+	dir := filepath.Dir(config)
+	urls := make([]string, len(addresses))
+	for i, a := range addresses {
+		urls[i] = "https://" + a
+	}
+	text := "address: " + strings.Join(urls, ",") + "\ncacert: ca.pem\n"
+	kept := wayOpen
+	if tokenFile != "" {
+		token, err := secretfile.Read(tokenFile, secretfile.Rule{MaxBytes: maxToken})
+		if err != nil {
+			return wayNone, err
+		}
+		if err := keepFile(filepath.Join(dir, "token"), strings.TrimSpace(string(token))+"\n"); err != nil {
+			return wayNone, err
+		}
+		text, kept = text+"tokenFile: token\n", wayWhole
+	}
+	if err := keepFile(filepath.Join(dir, "ca.pem"), ca); err != nil {
+		return wayNone, err
+	}
+	return kept, keepFile(config, text) // last: with it vcctl takes the others
+}
+
+// joinedText says what a host is now, and what vcctl on it lacks.
+func joinedText(a v1.SetupAnswer, kept way) string {
+	text := fmt.Sprintf("This host is a member of cluster %s: %s, at %s.\n", a.Cluster, a.Roles, a.Address)
+	switch kept {
+	case wayOpen:
+		text += "vcctl on this host knows the cluster, and has no token yet: log in with `vcctl login`, or keep one that `vcctl token create` made elsewhere:\n" +
+			"vcctl config set-context default --token-file FILE\n"
+	case wayNone:
+		text += "vcctl on this host has no access yet: copy ~/.config/evenkeel (config.yaml, ca.pem and a token) from a host where it has.\n"
+	}
+	return text
+}
