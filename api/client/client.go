@@ -173,10 +173,14 @@ type sending struct {
 // AllTenants is the tenant of a request that is about all of them.
 const AllTenants = "*"
 
-// TakesTenant says whether a request to a path below /v1 that begins so takes the parameter tenant: it is about what tenants own. A
-// new token names its tenant itself.
-func TakesTenant(method, first string) bool {
-	return slices.Contains([]string{"virtual-clusters", "vms", "operations", "events"}, first) || first == "tokens" && method == http.MethodGet
+// TakesTenant says whether a request to a path below /v1, part by part, takes the parameter tenant: it is about what tenants own, or
+// about one's rights there. A new token and a new role binding name their tenant themselves.
+func TakesTenant(method string, path ...string) bool {
+	if len(path) > 1 && path[0] == "auth" {
+		return slices.Contains([]string{"self", "permissions", "can-i"}, path[1])
+	}
+	return slices.Contains([]string{"virtual-clusters", "vms", "operations", "events"}, path[0]) ||
+		method == http.MethodGet && (path[0] == "tokens" || path[0] == "role-bindings")
 }
 
 // OfTenant asks for what belongs to a tenant other than that of the client; "" leaves it to the server.
@@ -274,7 +278,7 @@ func (c *Client) request(ctx context.Context, method string, body any, opts []Op
 	for _, o := range opts {
 		o(s)
 	}
-	if TakesTenant(method, parts[1]) {
+	if TakesTenant(method, parts[1:]...) {
 		query("tenant", s.tenant)(s)
 	}
 	return s, nil

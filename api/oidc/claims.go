@@ -27,6 +27,7 @@ type Identity struct {
 	Role    state.Role // in the cluster; "": no group has one
 	// Bindings are the roles in tenants.
 	Bindings []Binding
+	Issued   time.Time // by the issuer's clock
 	Until    time.Time // the end of the token, or of its maximal age
 }
 
@@ -36,7 +37,7 @@ const IDPrefix = "oidc:"
 // Bounds of tokens.
 const (
 	MaxToken  = 16 << 10         // bytes
-	leeway    = 30 * time.Second // by which the issuer's clock may be ahead of this server's
+	Leeway    = 30 * time.Second // by which the issuer's clock may be ahead of this server's
 	maxGroups = 1000
 	maxName   = 63  // bytes
 	maxReason = 300 // bytes
@@ -76,7 +77,7 @@ type verified []byte
 // VerifySignature implements oidc.KeySet.
 func (v verified) VerifySignature(context.Context, string) ([]byte, error) { return v, nil }
 
-// identify the subject of a token whose signature is the issuer's. The issuer's clock may be ahead by leeway: iat and nbf may be that
+// identify the subject of a token whose signature is the issuer's. The issuer's clock may be ahead by Leeway: iat and nbf may be that
 // much later than now. exp has no leeway: what runs with the token is cut then.
 func (c Config) identify(token string, payload []byte, now time.Time) (Identity, error) {
 	rules := &oidc.Config{ClientID: c.Audience, SupportedSigningAlgs: c.Algorithms, Now: func() time.Time { return now }}
@@ -103,8 +104,8 @@ func (c Config) identify(token string, payload []byte, now time.Time) (Identity,
 	if err != nil {
 		return Identity{}, fmt.Errorf("its claim %s %w", c.GroupsClaim, err)
 	}
-	return Identity{ID: idOf(c.Issuer, t.Subject), Subject: t.Subject, Name: nameOf(all[c.NameClaim], t.Subject), Groups: groups,
-		Role: c.RoleOf(groups), Bindings: c.BindingsOf(groups), Until: until}, nil
+	return Identity{ID: IDOf(c.Issuer, t.Subject), Subject: t.Subject, Name: nameOf(all[c.NameClaim], t.Subject), Groups: groups,
+		Role: c.RoleOf(groups), Bindings: c.BindingsOf(groups), Issued: t.IssuedAt, Until: until}, nil
 }
 
 // reason why the library refuses a token, in one line of bounded length: it may quote the token.
@@ -144,14 +145,14 @@ func (c Config) endOf(t *oidc.IDToken, q claims, now time.Time) (time.Time, erro
 	switch {
 	case !now.Before(t.Expiry):
 		return time.Time{}, reason(&oidc.TokenExpiredError{Expiry: t.Expiry})
-	case t.IssuedAt.After(now.Add(leeway)):
+	case t.IssuedAt.After(now.Add(Leeway)):
 		return time.Time{}, fmt.Errorf("it was issued at %s, and it is %s now by this server's clock: is a clock wrong?", stamp(t.IssuedAt), stamp(now))
 	case !now.Before(aged):
 		return time.Time{}, fmt.Errorf("it was issued at %s, and tokens older than %s are not taken (oidc.maxAge)", stamp(t.IssuedAt), c.MaxAge)
 	}
 	if q.NotBefore != "" {
 		seconds, err := q.NotBefore.Float64() // a NumericDate (RFC 7519, section 2): seconds since 1970
-		if err != nil || seconds > float64(now.Add(leeway).Unix()) {
+		if err != nil || seconds > float64(now.Add(Leeway).Unix()) {
 			return time.Time{}, errors.New("it is not valid yet (nbf)")
 		}
 	}
@@ -210,7 +211,8 @@ func printable(r rune) rune {
 	return r
 }
 
-func idOf(issuer, subject string) string {
+// IDOf a subject of an issuer, as Identity has it.
+func IDOf(issuer, subject string) string {
 	sum := sha256.Sum256([]byte(issuer + "\x00" + subject))
 	return IDPrefix + hex.EncodeToString(sum[:8])
 }

@@ -155,7 +155,7 @@ func FuzzClaims(f *testing.F) {
 			}
 			return
 		}
-		if !id.Until.After(now) || id.Until.After(now.Add(conf.MaxAge+leeway)) || id.Subject == "" || len(id.Name) > maxName || id.Name == "" {
+		if !id.Until.After(now) || id.Until.After(now.Add(conf.MaxAge+Leeway)) || id.Subject == "" || len(id.Name) > maxName || id.Name == "" {
 			t.Errorf("%+v", id)
 		}
 	})

@@ -36,7 +36,7 @@ type Config struct {
 	Algorithms []string `yaml:"algorithms"`
 	// MaxAge is how long after it was issued a token is good at most, whatever it says.
 	MaxAge time.Duration `yaml:"maxAge"`
-	// Roles that groups have.
+	// Roles that groups have, beside those that are bound to users and groups in the cluster.
 	Roles []Mapping `yaml:"roles"`
 }
 
@@ -50,7 +50,7 @@ type Mapping struct {
 // Bounds of the configuration.
 const (
 	minMaxAge   = time.Minute
-	maxMaxAge   = 7 * 24 * time.Hour
+	maxMaxAge   = state.MaxTokenLife
 	maxMappings = 1000
 	maxText     = 255 // bytes of a name
 )
@@ -100,7 +100,6 @@ func (c Config) Check() (faults []Fault) {
 		require(slices.Contains(algorithms, a), "algorithms", "%q must be one of %s", a, strings.Join(algorithms, ", "))
 	}
 	require(c.MaxAge == 0 || c.MaxAge >= minMaxAge && c.MaxAge <= maxMaxAge, "maxAge", "%s must be from %s to %s", c.MaxAge, minMaxAge, maxMaxAge)
-	require(len(c.Roles) > 0, "roles", "no group has a role, so that no token allows anything: name at least one, such as {group: ops, role: operator}")
 	require(len(c.Roles) <= maxMappings, "roles", "are %d, more than %d", len(c.Roles), maxMappings)
 	for i, m := range c.Roles {
 		if err := m.check(); err != nil {

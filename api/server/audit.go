@@ -45,7 +45,7 @@ const (
 )
 
 // auditedReads are recorded although they change nothing. Those that programs repeat (true) are recorded once a minute for the
-// same caller and object, and no more than maxReads of them in a minute.
+// same caller and object, and no more than maxReads of a caller in a minute.
 var auditedReads = map[string]bool{"saveSnapshot": false, consoleVerb: false, "getVMSamples": true, "getVMForecast": true, "listAudit": true}
 
 // pending is the audit record of a request that is being answered.
@@ -221,18 +221,23 @@ func (w *auditWriter) Write(b []byte) (int, error) {
 // Bounds of what is recorded of requests that programs repeat.
 const (
 	repeatEvery     = time.Minute
-	maxReads        = 60   // of all callers, in a minute
+	maxReads        = 60   // of one caller, in a minute
 	maxFailed       = 60   // failed requests of one token that are recorded one by one, in a minute
 	maxFailedTokens = 1000 // that are counted by themselves; the others are counted together
 )
 
-// repeated is what was recorded in the present minute: the reads of all callers, and the failed requests of each token.
+// repeated is what was recorded in the present minute, by caller: reads, and failed requests.
 type repeated struct {
 	mu      sync.Mutex
 	since   time.Time
-	seen    map[request]bool
-	skipped uint64
+	readers map[string]*reads
 	tokens  map[string]*failures
+}
+
+// reads of one caller in the present minute.
+type reads struct {
+	seen    map[request]bool
+	skipped uint64 // since the last one that was recorded, also in earlier minutes
 }
 
 type request struct {
@@ -328,17 +333,33 @@ func (t *repeated) take(r audit.Record, now time.Time) (ok bool, before uint64) 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if d := now.Sub(t.since); d >= repeatEvery || d < 0 {
-		t.since, t.seen = now, map[request]bool{}
+		t.since = now
+		maps.DeleteFunc(t.readers, func(_ string, of *reads) bool {
+			clear(of.seen)
+			return of.skipped == 0
+		})
 	}
-	if t.seen[key] || len(t.seen) >= maxReads {
-		t.skipped++
+	id := r.Actor.ID
+	if t.readers[id] == nil && len(t.readers) >= maxFailedTokens {
+		id = audit.Others
+	}
+	of := t.readers[id]
+	if of == nil {
+		if t.readers == nil {
+			t.readers = map[string]*reads{}
+		}
+		of = &reads{seen: map[request]bool{}}
+		t.readers[id] = of
+	}
+	if of.seen[key] || len(of.seen) >= maxReads {
+		of.skipped++
 		return false, 0
 	}
-	t.seen[key] = true
-	if before = t.skipped; before > 0 {
+	of.seen[key] = true
+	if before = of.skipped; before > 0 {
 		before++ // itself
 	}
-	t.skipped = 0
+	of.skipped = 0
 	return true, before
 }
 
@@ -387,6 +408,8 @@ func (v verbs) of(method, pattern string, u *url.URL) (string, audit.Object) {
 	switch {
 	case verb == joinVerb:
 		o.Kind = "member"
+	case kind == "auth":
+		o.Kind = "user"
 	case kind == "settings", kind == "rebalance", kind == "status", kind == "simulate":
 		o.Kind = "cluster"
 	default:

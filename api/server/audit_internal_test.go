@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -142,7 +143,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// Reads that programs repeat are recorded once a minute, and at most so many of all.
+// Reads that programs repeat are recorded once a minute, and at most so many of a caller.
 func TestRepeatedReads(t *testing.T) {
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	read := func(name, port string) audit.Record {
@@ -165,7 +166,27 @@ func TestRepeatedReads(t *testing.T) {
 			t.Fatalf("read %d: %v", i, ok)
 		}
 	}
+	another := read("a", "1")
+	another.Actor.ID = "token:y"
+	take(time.Minute+2*time.Second, another, true, 0) // the reads of one caller hide none of another
 	take(2*time.Minute, read("a", "1"), true, 1000-(maxReads-1)+1)
+	take(2*time.Minute, another, true, 0)
+}
+
+// The reads of very many callers are counted together beyond a bound, so that what is kept of them is bounded.
+func TestReadsOfManyCallers(t *testing.T) {
+	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	var r repeated
+	taken := 0
+	for i := range 2 * maxFailedTokens {
+		ok, _ := r.take(audit.Record{Verb: "getVMSamples", Actor: audit.Actor{ID: strconv.Itoa(i)}}, at)
+		if ok {
+			taken++
+		}
+	}
+	if taken != maxFailedTokens+maxReads || len(r.readers) != maxFailedTokens+1 {
+		t.Errorf("%d reads are recorded, of %d callers", taken, len(r.readers))
+	}
 }
 
 // A token sends 10,000 requests that fail, and some that do not, in 75 s. At most 61 records of it are written in a minute, they

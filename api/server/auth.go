@@ -158,7 +158,7 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 			route = ""
 		}
 		r = r.WithContext(context.WithValue(r.Context(), routeKey{}, route))
-		if routes[route] == permitAnyone {
+		if rights[route].cluster == permitAnyone {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -184,6 +184,10 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 		ctx := context.WithValue(r.Context(), principalKey{}, principal)
 		ctx = asks(ctx, audit.Actor{ID: principal.actor(), Name: principal.Name, Tenant: principal.Tenant, Client: r.RemoteAddr, Request: requestID(ctx)})
 		r = r.WithContext(ctx)
+		if p := s.tooFast(ctx, principal, time.Now()); p != nil && !principal.File {
+			s.refuseBody(w, r, p)
+			return
+		}
 		if route == "" {
 			s.refuseBody(w, r, s.nothingAt(w, r))
 			return
@@ -225,7 +229,7 @@ func (s *Server) identifyToken(r *http.Request) (*principal, *problem) {
 	given := HashToken(token)
 	for _, t := range s.opts.Tokens {
 		if subtle.ConstantTimeCompare(given[:], t[:]) == 1 {
-			return &principal{ID: fileTokenID, Name: "admin.token", Role: state.RoleAdmin, File: true}, nil
+			return &principal{ID: fileTokenID, Name: "admin.token", Role: state.RoleAdmin, roles: []assigned{{Role: state.RoleAdmin}}, File: true}, nil
 		}
 	}
 	if oidc.Looks(token) {
@@ -248,7 +252,9 @@ func (s *Server) identifyToken(r *http.Request) (*principal, *problem) {
 		return refuse(fmt.Sprintf("the token %s (%s) expired at %s", row.Name, row.ID, row.Until.UTC().Format(time.RFC3339)))
 	case found && same:
 		s.cluster.UseToken(id, now)
-		return &principal{ID: row.ID, Name: row.Name, Role: row.Role, Tenant: row.Tenant, Until: row.Until}, nil
+		p := &principal{ID: row.ID, Name: row.Name, Until: row.Until}
+		p.act([]assigned{{Tenant: row.Tenant, Role: row.Role}}, s.cluster.BindingsOf(state.Subject{Kind: state.SubjectToken, Name: row.ID}), r.URL.Query().Get("tenant"))
+		return p, nil
 	case formed && !found && s.opts.Members != nil && (s.cluster.Ready() != nil || !s.opts.Members.CaughtUp()):
 		return nil, noLeader("this server does not know the tokens of the cluster now; ask another one, or try again")
 	}

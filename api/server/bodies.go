@@ -148,11 +148,11 @@ func (s *Server) readBody(next http.Handler) http.Handler {
 	})
 }
 
-// stillGood says whether the token of a request is good, now that its body was read: that may have taken long. It answers
+// stillGood says whether the right of a request is good, now that its body was read: that may have taken long. It answers
 // if it is not.
 func (s *Server) stillGood(w http.ResponseWriter, r *http.Request, principal *principal) bool {
 	var p *problem
-	if errors.As(s.endOf(principal.ID, principal.Tenant, principal.Until, time.Now()), &p) {
+	if errors.As(s.endOf(principal, time.Now()), &p) {
 		writeProblem(w, r, p)
 		return false
 	}

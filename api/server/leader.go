@@ -50,7 +50,7 @@ type Members interface {
 
 // own are the paths that a server answers for itself, leader or not.
 var own = map[string]bool{"GET /livez": true, "GET /readyz": true, "GET /metrics": true, "GET /openapi.json": true, "GET " + auditPath: true,
-	"GET " + authPath: true, "GET " + selfPath: true}
+	"GET " + authPath: true, "GET " + selfPath: true, "GET " + permissionsPath: true, "GET " + canIPath: true}
 
 // lead hands requests on to the server that leads, but for those that this one answers for itself
 // and reads that need not be up to date.

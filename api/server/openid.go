@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -14,6 +13,7 @@ import (
 	"evenkeel/api/oidc"
 	"evenkeel/api/v1"
 	"evenkeel/cluster/audit"
+	"evenkeel/cluster/state"
 )
 
 // OpenID verifies tokens of an OpenID Connect issuer. *oidc.Verifier is one.
@@ -43,9 +43,9 @@ func (s *Server) registerOpenID(api huma.API) {
 		return &answerOf[v1.Auth]{Body: out}, nil
 	})
 	get(api, route{"getSelf", selfPath, tagAuth, "Get the holder of the token", "Whose token it is, and which role it has, as the server that is asked knows it."},
-		func(ctx context.Context, _ *struct{}) (*answerOf[v1.Self], error) {
+		func(ctx context.Context, _ *struct{ TenantParams }) (*answerOf[v1.Self], error) {
 			p := principalOf(ctx)
-			out := v1.Self{ID: p.ID, Name: p.Name, Role: string(p.Role), Tenant: p.Tenant, Actor: p.actor(), Groups: p.Groups}
+			out := v1.Self{ID: p.ID, Name: p.Name, Role: string(p.Role), Tenant: p.Tenant, Actor: p.actor(), Groups: p.Groups, Roles: each(p.roles, assignedRole)}
 			if !p.Until.IsZero() {
 				out.Until = &p.Until
 			}
@@ -55,8 +55,7 @@ func (s *Server) registerOpenID(api huma.API) {
 
 // identifyOpenID finds the principal of a request by a JSON Web Token.
 //
-// A person with a role in the cluster has that one. Another acts in one tenant in each request: the one that the request names, if a
-// group has a role there, or else the first in the order of the configuration.
+// Roles are those that the configuration gives to groups, and then those that are bound to the person and to groups: see principal.act.
 func (s *Server) identifyOpenID(ctx context.Context, token, asked string) (*principal, *problem) {
 	if s.opts.OpenID == nil {
 		return nil, newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized,
@@ -71,12 +70,23 @@ func (s *Server) identifyOpenID(ctx context.Context, token, asked string) (*prin
 	case err != nil:
 		return nil, newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, fmt.Sprintf("%v; log in again with `vcctl login`", err))
 	}
-	p := &principal{ID: id.ID, Name: id.Name, Role: id.Role, Subject: id.Subject, Groups: id.Groups, Until: id.Until}
-	if p.Role != "" || len(id.Bindings) == 0 {
-		return p, nil
+	p := &principal{ID: id.ID, Name: id.Name, Subject: id.Subject, Groups: id.Groups, Issued: id.Issued, Until: id.Until}
+	if why := s.revokedUser(p); why != nil {
+		return nil, why
 	}
-	at := max(0, slices.IndexFunc(id.Bindings, func(b oidc.Binding) bool { return b.Tenant == asked }))
-	p.Role, p.Tenant = id.Bindings[at].Role, id.Bindings[at].Tenant
+	var own []assigned
+	if id.Role != "" {
+		own = append(own, assigned{Role: id.Role})
+	}
+	for _, b := range id.Bindings {
+		own = append(own, assigned{Tenant: b.Tenant, Role: b.Role})
+	}
+	issuer := s.opts.OpenID.Config().Issuer
+	subjects := []state.Subject{{Kind: state.SubjectUser, Issuer: issuer, Name: id.Subject}}
+	for _, group := range id.Groups {
+		subjects = append(subjects, state.Subject{Kind: state.SubjectGroup, Issuer: issuer, Name: group})
+	}
+	p.act(own, s.cluster.BindingsOf(subjects...), asked)
 	return p, nil
 }
 
@@ -100,7 +110,7 @@ func withoutRole(p *principal) *problem {
 		seen = "the groups of the token: " + strings.Join(shown, ", ")
 	}
 	return newProblem(http.StatusForbidden, v1.ProblemForbidden,
-		fmt.Sprintf("%s has no role in this cluster: oidc.roles in vcd.yaml gives none to any of its groups; %s", p.label(), seen))
+		fmt.Sprintf("%s has no role in this cluster: neither oidc.roles in vcd.yaml nor a role binding gives one to the user %s or to any of its groups; %s", p.label(), audit.Printable(p.Subject, maxGroupShown), seen))
 }
 
 var (

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -37,9 +36,13 @@ type principal struct {
 	Role state.Role // "": a subject whose groups have none
 	// Tenant that it is of, with a role of a tenant; "": the cluster.
 	Tenant string
-	// Subject and Groups are those of OpenID Connect.
+	// Binding is the id of the role binding that gives the role; "": the token itself, or the configuration of the servers.
+	Binding string
+	roles   []assigned // all roles
+	// Subject and Groups are those of OpenID Connect, and Issued is when the token was made by the issuer's clock.
 	Subject string
 	Groups  []string
+	Issued  time.Time
 	Until   time.Time // zero: without an end
 	// File: the token is that of the file of `vcd dev`, which has no row and cannot be revoked.
 	File bool
@@ -82,21 +85,20 @@ const (
 type liveRequest struct {
 	cancel  context.CancelCauseFunc
 	counts  [liveKinds]int
-	until   time.Time // of its token
-	tenant  string    // that the principal is of; "": the cluster
-	endSeen time.Time // when the token was first found ended; zero: it is good
+	by      *principal
+	endSeen time.Time // when its right was first found ended; zero: it is good
 }
 
 type liveKey struct{}
 
 // liveRequests are the requests that this server answers now, by the id of their principal. One goroutine, which runs while
-// there are any, cuts those whose token ended.
+// there are any, cuts those whose right ended.
 type liveRequests struct {
 	mu       sync.Mutex
 	of       map[string]*tokenActivity
 	sweeping bool
-	// ended returns why a token is no longer good; nil if it is.
-	ended func(id, tenant string, until time.Time, now time.Time) error
+	// ended returns why the right of a principal ended; nil if it did not.
+	ended func(p *principal, now time.Time) error
 }
 
 // tokenActivity is what runs for one principal.
@@ -108,7 +110,7 @@ type tokenActivity struct {
 // enter a request of a principal. The context ends, with the problem as its cause, soon after the token did.
 func (l *liveRequests) enter(ctx context.Context, p *principal) (_ context.Context, leave func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	q := &liveRequest{cancel: cancel, until: p.Until, tenant: p.Tenant}
+	q := &liveRequest{cancel: cancel, by: p}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.of == nil {
@@ -189,13 +191,13 @@ func (l *liveRequests) sweepWhileBusy() {
 	}
 }
 
-// sweep cuts the requests whose token ended leewayAfterEnd ago. It returns false once no request is left.
+// sweep cuts the requests whose right ended leewayAfterEnd ago. It returns false once no request is left.
 func (l *liveRequests) sweep(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for id, a := range l.of {
+	for _, a := range l.of {
 		for q := range a.requests {
-			why := l.ended(id, q.tenant, q.until, now)
+			why := l.ended(q.by, now)
 			switch {
 			case why == nil:
 				q.endSeen = time.Time{}
@@ -210,27 +212,36 @@ func (l *liveRequests) sweep(now time.Time) bool {
 	return l.sweeping
 }
 
-// endOf says why a token is no longer good, as far as this server knows; nil if it is.
-func (s *Server) endOf(id, tenant string, until time.Time, now time.Time) error {
-	if id == fileTokenID {
+// endOf says why the right of a principal ended, as far as this server knows; nil if it did not.
+func (s *Server) endOf(p *principal, now time.Time) error {
+	if p.File {
 		return nil
 	}
-	if _, there := s.cluster.Token(id); !there && !strings.HasPrefix(id, oidc.IDPrefix) {
-		return newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, "the token was revoked while this request ran")
+	if p.Subject == "" {
+		if _, there := s.cluster.Token(p.ID); !there {
+			return newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, "the token was revoked while this request ran")
+		}
+	} else if why := s.revokedUser(p); why != nil {
+		return why
 	}
-	if tenant != "" && s.cluster.Suspended(tenant) {
-		return suspended(tenant)
+	if p.Binding != "" {
+		if b, there := s.cluster.RoleBinding(p.Binding); !there || !covers(b.Role, p.Role) {
+			return newProblem(http.StatusForbidden, v1.ProblemForbidden, "the role "+string(p.Role)+" was taken away while this request ran")
+		}
 	}
-	if tenant != "" && !s.knowsRights() { // the right may have ended; a change that is under way may still be carried out
+	if p.Tenant != "" && s.cluster.Suspended(p.Tenant) {
+		return suspended(p.Tenant)
+	}
+	if p.Tenant != "" && !s.knowsRights() { // the right may have ended; a change that is under way may still be carried out
 		return newProblem(http.StatusGatewayTimeout, v1.ProblemTimeout, "this server lost the leader while the request ran, which may still be carried out")
 	}
-	if (state.Token{Until: until}).Ended(now) {
+	if (state.Token{Until: p.Until}).Ended(now) {
 		return newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, "the token expired while this request ran")
 	}
 	return nil
 }
 
-// cutReason says that a request is cut because its token ended; "" if it is not.
+// cutReason says that a request is cut because its right ended; "" if it is not.
 func cutReason(ctx context.Context) string {
 	var p *problem
 	if ctx.Err() != nil && errors.As(context.Cause(ctx), &p) {

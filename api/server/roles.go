@@ -41,168 +41,16 @@ var grants = map[state.Role][]permission{
 	state.RoleViewer:   {permitSelf, permitView},
 }
 
-// tenantRoutes are the routes that roles of tenants may use, with the permission that each needs. A route that is not here is for
-// roles of the cluster only. What a route shows to a tenant is decided in scope.go.
-var tenantRoutes = map[string]permission{
-	"GET /openapi.json": permitView,
-
-	"GET /v1/tenants":        permitView,
-	"GET /v1/tenants/{name}": permitView,
-	"GET /v1/quotas":         permitView,
-	"GET /v1/quotas/{name}":  permitView,
-
-	"GET /v1/tokens":         permitOwn,
-	"POST /v1/tokens":        permitOwn,
-	"DELETE /v1/tokens/{id}": permitOwn,
-
-	"GET /v1/events":          permitView,
-	"GET /v1/operations":      permitView,
-	"GET /v1/operations/{id}": permitView,
-
-	"GET /v1/images":        permitView,
-	"GET /v1/images/{name}": permitView,
-
-	"GET /v1/virtual-clusters":                permitView,
-	"POST /v1/virtual-clusters":               permitEdit,
-	"GET /v1/virtual-clusters/{name}":         permitView,
-	"PATCH /v1/virtual-clusters/{name}":       permitEdit,
-	"DELETE /v1/virtual-clusters/{name}":      permitEdit,
-	"POST /v1/virtual-clusters/{name}/start":  permitEdit,
-	"POST /v1/virtual-clusters/{name}/stop":   permitEdit,
-	"GET /v1/virtual-clusters/{name}/explain": permitView,
-
-	"PUT /v1/virtual-clusters/{name}":           permitEdit,
-	"POST /v1/virtual-clusters/{name}/rollback": permitEdit,
-	"GET /v1/virtual-clusters/{name}/spec":      permitView, // without cloud-init data, unless the role may edit
-	"GET /v1/virtual-clusters/{name}/versions":  permitView,
-
-	"GET /v1/vms":                 permitView,
-	"GET /v1/vms/{name}":          permitView,
-	"GET /v1/vms/{name}/samples":  permitView,
-	"GET /v1/vms/{name}/forecast": permitView,
-	"GET /v1/vms/{name}/console":  permitEdit,
-	"POST /v1/vms/{name}/start":   permitEdit,
-	"POST /v1/vms/{name}/stop":    permitEdit,
-	"POST /v1/vms/{name}/restart": permitEdit,
-	"POST /v1/vms/{name}/reset":   permitEdit,
-
-	"GET /v1/migrations":      permitView,
-	"GET /v1/migrations/{id}": permitView,
-}
-
-// routes are all routes of the API, as the mux names them, with the permission that each needs. A route that is not
-// here is the admins' only. HEAD is GET.
-var routes = map[string]permission{
-	"GET /livez":   permitAnyone,
-	"GET /readyz":  permitAnyone,
-	"GET /metrics": permitMetrics,
-
-	"POST " + joinPath: permitAnyone, // brings a join token
-
-	"GET " + authPath: permitAnyone, // how to log in
-	"GET " + selfPath: permitSelf,
-
-	"GET /openapi.json": permitRead,
-
-	"GET /v1/cluster/status":            permitRead,
-	"GET /v1/cluster/settings":          permitRead,
-	"PATCH /v1/cluster/settings":        permitOperate,
-	"GET /v1/cluster/members":           permitRead,
-	"DELETE /v1/cluster/members/{name}": permitOperate,
-	"POST /v1/cluster/leader":           permitOperate,
-	"POST /v1/cluster/fencing/enable":   permitOperate,
-	"POST /v1/cluster/fencing/disable":  permitOperate,
-	"GET " + snapshotPath:               permitAdminister, // holds cloud-init data and hashes of tokens
-	"POST " + snapshotPath:              permitAdminister,
-
-	// A join token of a server is worth the CA's key.
-	"GET /v1/cluster/join-tokens":  permitAudit,
-	"POST /v1/cluster/join-tokens": permitAdminister,
-	"GET /v1/tokens":               permitAudit,
-	"POST /v1/tokens":              permitAdminister,
-	"DELETE /v1/tokens/{id}":       permitAdminister,
-	"GET /v1/audit":                permitAudit,
-
-	"GET /v1/tenants":           permitRead,
-	"POST /v1/tenants":          permitOperate,
-	"GET /v1/tenants/{name}":    permitRead,
-	"PATCH /v1/tenants/{name}":  permitOperate,
-	"DELETE /v1/tenants/{name}": permitOperate,
-	"GET /v1/quotas":            permitRead,
-	"GET /v1/quotas/{name}":     permitRead,
-	"PATCH /v1/quotas/{name}":   permitOperate,
-
-	"GET /v1/cluster/rightsizing": permitRead,
-	"GET /v1/events":              permitRead,
-	"GET /v1/operations":          permitRead,
-	"GET /v1/operations/{id}":     permitRead,
-
-	"GET /v1/images":           permitRead,
-	"GET /v1/images/{name}":    permitRead,
-	"POST /v1/images":          permitOperate,
-	"DELETE /v1/images/{name}": permitOperate,
-
-	"GET /v1/virtual-clusters":                permitRead,
-	"POST /v1/virtual-clusters":               permitOperate,
-	"GET /v1/virtual-clusters/{name}":         permitRead,
-	"PATCH /v1/virtual-clusters/{name}":       permitOperate,
-	"DELETE /v1/virtual-clusters/{name}":      permitOperate,
-	"POST /v1/virtual-clusters/{name}/start":  permitOperate,
-	"POST /v1/virtual-clusters/{name}/stop":   permitOperate,
-	"GET /v1/virtual-clusters/{name}/explain": permitRead,
-
-	"PUT /v1/virtual-clusters/{name}":           permitOperate,
-	"POST /v1/virtual-clusters/{name}/rollback": permitOperate,
-	"GET /v1/virtual-clusters/{name}/spec":      permitRead, // without cloud-init data, unless the role may operate
-	"GET /v1/virtual-clusters/{name}/versions":  permitRead,
-
-	"GET /v1/vms":                 permitRead,
-	"GET /v1/vms/{name}":          permitRead,
-	"GET /v1/vms/{name}/samples":  permitRead,
-	"GET /v1/vms/{name}/forecast": permitRead,
-	"POST /v1/vms/{name}/start":   permitOperate,
-	"POST /v1/vms/{name}/stop":    permitOperate,
-	"POST /v1/vms/{name}/restart": permitOperate,
-	"POST /v1/vms/{name}/reset":   permitOperate,
-	"POST /v1/vms/{name}/migrate": permitOperate,
-	"GET /v1/vms/{name}/console":  permitOperate, // its input is root's keyboard in many guests
-
-	"GET /v1/hosts":                      permitRead,
-	"GET /v1/hosts/{name}":               permitRead,
-	"PUT /v1/hosts/{name}/cordon":        permitOperate,
-	"POST /v1/hosts/{name}/cordon":       permitOperate,
-	"DELETE /v1/hosts/{name}/cordon":     permitOperate,
-	"GET /v1/hosts/{name}/drain":         permitRead,
-	"POST /v1/hosts/{name}/drain":        permitOperate,
-	"DELETE /v1/hosts/{name}/drain":      permitOperate,
-	"GET /v1/hosts/{name}/empty":         permitRead,
-	"POST /v1/hosts/{name}/confirm-dead": permitOperate,
-	"POST /v1/hosts/{name}/fence":        permitOperate,
-	"GET /v1/drain-batches":              permitRead,
-
-	"GET /v1/plans":                  permitRead,
-	"GET /v1/plans/{id}":             permitRead,
-	"POST /v1/plans/{id}/apply":      permitOperate,
-	"POST /v1/plans/{id}/stop":       permitOperate,
-	"GET /v1/failover-capacity":      permitRead,
-	"POST " + simulatePath:           permitOperate, // changes nothing, but takes a saved state and much CPU
-	"GET /v1/migrations":             permitRead,
-	"GET /v1/migrations/{id}":        permitRead,
-	"POST /v1/migrations/{id}/abort": permitOperate,
-	"POST /v1/rebalance":             permitOperate,
-	"GET /v1/rebalance/curve":        permitRead,
-}
-
 // may says whether a role has the permission of a route, by its pattern.
 func may(role state.Role, pattern string) bool {
-	need, known := routes[pattern]
+	need, known := rights[pattern]
 	if !known {
-		need = permitAdminister
+		need.cluster = permitAdminister
 	}
-	if of, open := tenantRoutes[pattern]; open && slices.Contains(grants[role], of) {
+	if need.tenant != "" && slices.Contains(grants[role], need.tenant) {
 		return true
 	}
-	return need == permitAnyone || slices.Contains(grants[role], need)
+	return need.cluster == permitAnyone || slices.Contains(grants[role], need.cluster)
 }
 
 // rolesOf a route are those that may use it, the one with the most rights first.
@@ -251,7 +99,7 @@ func describeRoles(doc *huma.OpenAPI) {
 				continue
 			}
 			pattern := method + " " + path
-			if routes[pattern] == permitAnyone {
+			if rights[pattern].cluster == permitAnyone {
 				continue
 			}
 			allowed := rolesOf(pattern)

@@ -51,6 +51,8 @@ func (k *keyring) AwaitToken(ctx context.Context, id string) (state.Token, bool)
 	}
 }
 
+func (k *keyring) BindingsOf(...state.Subject) []state.RoleBinding { return nil }
+
 func (k *keyring) Suspended(tenant string) bool { return tenant == "closed" }
 
 func (k *keyring) UseToken(id string, at time.Time) {
@@ -132,21 +134,21 @@ func allowed(role state.Role, method, path string) bool {
 	case state.RoleAdmin:
 		return true
 	case state.RoleOperator:
-		return !under("/v1/tokens", "/v1/cluster/join-tokens", "/v1/cluster/snapshot", "/v1/audit")
+		return !under("/v1/tokens", "/v1/role-bindings", "/v1/auth/revocations", "/v1/cluster/join-tokens", "/v1/cluster/snapshot", "/v1/audit")
 	case state.RoleAuditor:
 		return method == "GET" && !strings.HasSuffix(path, "/console") && !under("/v1/cluster/snapshot")
 	case state.RoleMetrics:
-		return path == "/metrics" || path == "/v1/auth/self"
+		return path == "/metrics" || under("/v1/auth/self", "/v1/auth/permissions", "/v1/auth/can-i")
 	case state.RoleOwner, state.RoleEditor, state.RoleViewer: // aborting a migration is a POST, for roles of the cluster
 		switch {
-		case under("/v1/tokens"):
+		case under("/v1/tokens", "/v1/role-bindings"):
 			return role == state.RoleOwner
 		case under("/v1/virtual-clusters"):
 			return method == "GET" || role != state.RoleViewer
 		case strings.HasSuffix(path, "/console"):
 			return role != state.RoleViewer
 		}
-		return method == "GET" && under("/openapi.json", "/v1/tenants", "/v1/quotas", "/v1/events", "/v1/operations", "/v1/images", "/v1/vms", "/v1/migrations", "/v1/auth/self")
+		return method == "GET" && under("/openapi.json", "/v1/tenants", "/v1/quotas", "/v1/events", "/v1/operations", "/v1/images", "/v1/vms", "/v1/migrations", "/v1/auth/self", "/v1/auth/permissions", "/v1/auth/can-i")
 	}
 	return false
 }
@@ -208,18 +210,13 @@ func TestRoutesAreInTheTable(t *testing.T) {
 	registered := map[string]bool{"GET /v1/audit": true}
 	for _, pattern := range s.mux.patterns {
 		registered[pattern] = true
-		if _, ok := routes[pattern]; !ok {
-			t.Errorf("%s is not in the table of routes", pattern)
+		if _, ok := rights[pattern]; !ok {
+			t.Errorf("%s is not in the table of rights", pattern)
 		}
 	}
-	for pattern := range tenantRoutes {
-		if _, ok := routes[pattern]; !ok {
-			t.Errorf("%s is for tenants, and not in the table of routes", pattern)
-		}
-	}
-	for pattern := range routes {
+	for pattern := range rights {
 		if !registered[pattern] {
-			t.Errorf("%s is in the table of routes, and is no route", pattern)
+			t.Errorf("%s is in the table of rights, and is no route", pattern)
 		}
 	}
 	k := &keyring{}
@@ -379,8 +376,8 @@ func TestEndOfATokenCutsItsRequests(t *testing.T) {
 			}
 			ends[r.Header.Get("X-Name")] <- end{time.Since(begun), cutReason(r.Context())}
 		})
-		routes["GET /v1/forever"] = permitRead
-		defer delete(routes, "GET /v1/forever")
+		rights["GET /v1/forever"] = right{"get", "cluster", permitRead, ""}
+		defer delete(rights, "GET /v1/forever")
 		var wg sync.WaitGroup
 		for name, token := range map[string]string{"for ever": forEver, "revoked": revoked, "expires": expires, "file": "file"} {
 			ends[name] = make(chan end, 1)
@@ -426,7 +423,7 @@ func TestEndOfATokenCutsItsRequests(t *testing.T) {
 
 // The bound is per token, streams have one of their own, and what ended counts no more.
 func TestBoundOfATokensRequests(t *testing.T) {
-	l := &liveRequests{ended: func(string, string, time.Time, time.Time) error { return nil }}
+	l := &liveRequests{ended: func(*principal, time.Time) error { return nil }}
 	enter := func(id string) (context.Context, func()) {
 		p := &principal{ID: id, Name: id, File: true} // no sweeper
 		return l.enter(context.WithValue(t.Context(), principalKey{}, p), p)

@@ -62,6 +62,7 @@ type Cluster interface {
 	Rightsizer
 	Tokens
 	Tenants
+	Roles
 }
 
 // Options of a Server.
@@ -72,6 +73,8 @@ type Options struct {
 	Logger  *slog.Logger // nil: slog.Default()
 	Audit   Audit        // nil: nothing is recorded
 	OpenID  OpenID       // nil: tokens of OpenID Connect are refused
+	// Rate is how many requests in a second are taken of one principal; 0: without a limit, else at least 1.
+	Rate float64
 	// Gatherer adds metrics of others to /metrics; nil: none.
 	Gatherer prometheus.Gatherer
 }
@@ -96,6 +99,7 @@ type Server struct {
 	metrics *metrics
 	buffers *buffers
 	live    liveRequests
+	rates   rates
 	verbs   verbs
 	reads   repeated // that are audited
 	denied  repeated // requests that failed, by token
@@ -120,6 +124,7 @@ func New(c Cluster, o Options) *Server {
 	}
 	s := &Server{cluster: c, opts: o, log: o.Logger, mux: &recordingMux{}, buffers: newBuffers(), draining: make(chan struct{}), tokenWaits: make(chan struct{}, maxTokenWait)}
 	s.live.ended = s.endOf
+	s.rates.perSecond = o.Rate
 	s.metrics = newMetrics(s)
 
 	config := huma.DefaultConfig("Evenkeel", o.Version)
@@ -155,6 +160,8 @@ func New(c Cluster, o Options) *Server {
 	s.registerSimulate(api)
 	s.registerTokens(api)
 	s.registerTenants(api)
+	s.registerRoles(api)
+	s.registerPermissions(api)
 	s.registerOpenID(api)
 	s.registerAudit(api)
 	if o.Members != nil {

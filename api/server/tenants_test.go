@@ -21,6 +21,7 @@ type tenancy struct {
 	vm    map[string]string // id of a VM, by tenant
 	op    map[string]string // id of an operation
 	key   map[string]string // id of a token
+	role  map[string]string // id of a role binding
 }
 
 var roles = []string{"owner", "editor", "viewer"}
@@ -33,7 +34,7 @@ func mark(tenant string) string { return tenant + "xyzzy" }
 
 func startTenants(t *testing.T, servers, hosts int) *tenancy {
 	t.Helper()
-	x := &tenancy{several: startSeveral(t, servers, hosts, site.Options{}), token: map[string]string{"admin": site.Token}, vm: map[string]string{}, op: map[string]string{}, key: map[string]string{"default": site.TokenID}}
+	x := &tenancy{several: startSeveral(t, servers, hosts, site.Options{}), token: map[string]string{"admin": site.Token}, vm: map[string]string{}, op: map[string]string{}, key: map[string]string{"default": site.TokenID}, role: map[string]string{}}
 	for _, role := range []string{"operator", "auditor", "metrics"} {
 		x.makeToken(role, `{"name":"`+role+`","role":"`+role+`"}`, "")
 	}
@@ -57,6 +58,9 @@ func startTenants(t *testing.T, servers, hosts int) *tenancy {
 		var vm v1.VM
 		must(t, json.Unmarshal([]byte(x.want(200, "GET", "/v1/vms/"+m+"-core-0?tenant="+tenant, "", "admin")), &vm))
 		x.vm[tenant] = vm.ID
+		var bound v1.RoleBinding
+		must(t, json.Unmarshal([]byte(x.want(201, "POST", "/v1/role-bindings", `{"subject":{"kind":"token","name":"`+x.key[tenant]+`"},"role":"viewer","tenant":"`+tenant+`"}`, "admin")), &bound))
+		x.role[tenant] = bound.ID
 	}
 	return x
 }
@@ -113,7 +117,7 @@ func leak(resp *http.Response, body, tenant string) string {
 func (x *tenancy) filled(path, tenant string) []string {
 	m := mark(tenant)
 	names := map[string][]string{
-		"/v1/virtual-clusters/": {m}, "/v1/vms/": {m + "-core-0", x.vm[tenant]}, "/v1/operations/": {x.op[tenant]}, "/v1/tokens/": {x.key[tenant]},
+		"/v1/virtual-clusters/": {m}, "/v1/vms/": {m + "-core-0", x.vm[tenant]}, "/v1/operations/": {x.op[tenant]}, "/v1/tokens/": {x.key[tenant]}, "/v1/role-bindings/": {x.role[tenant]},
 		"/v1/tenants/": {tenant}, "/v1/quotas/": {tenant}, "/v1/hosts/": {"h1"},
 	}
 	for prefix, all := range names {
@@ -143,7 +147,9 @@ var bodies = map[string][]string{
 		`{"name":"%s","groups":[{"name":"core","cpu":1,"memory":"1GiB","affinity":{"avoid":["vc:acme/%s"]}}]}`},
 	"POST /v1/virtual-clusters/{name}/rollback": {`{"version":1}`, `{"version":1000}`},
 	"PATCH /v1/virtual-clusters/{name}":         {`{"count":64}`, `{"group":"%s","count":3}`},
-	"POST /v1/tokens":                           {`{"name":"x","role":"viewer","tenant":"%s"}`, `{"name":"x","role":"admin"}`, `{"name":"x","role":"viewer"}`},
+	"POST /v1/role-bindings": {`{"subject":{"kind":"token","name":"%s"},"role":"viewer"}`, `{"subject":{"kind":"token","name":"%s"},"role":"viewer","tenant":"%s"}`,
+		`{"subject":{"kind":"user","name":"%s"},"role":"viewer"}`},
+	"POST /v1/tokens": {`{"name":"x","role":"viewer","tenant":"%s"}`, `{"name":"x","role":"admin"}`, `{"name":"x","role":"viewer"}`},
 }
 
 // Every route of the OpenAPI document for every role of a tenant: nothing in an answer is another tenant's, or of hosts and of the
@@ -255,7 +261,7 @@ func (x *tenancy) othersAreUnknown(route, path, method string, asked *int) {
 			}
 		}
 	}
-	if slices.Contains([]string{"/v1/virtual-clusters", "/v1/vms", "/v1/operations", "/v1/events", "/v1/tokens"}, path) && method == "GET" {
+	if slices.Contains([]string{"/v1/virtual-clusters", "/v1/vms", "/v1/operations", "/v1/events", "/v1/tokens", "/v1/role-bindings", "/v1/auth/permissions"}, path) && method == "GET" {
 		probes = append(probes, [2]string{path + "?tenant=acme", path + "?tenant=acm0"}, [2]string{path + "?tenant=*", path + "?tenant=nosuch"})
 	}
 	if path == "/v1/vms" {

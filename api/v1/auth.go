@@ -18,11 +18,12 @@ type OIDC struct {
 
 // Self is the holder of the token of the request.
 type Self struct {
-	ID     string     `json:"id" doc:"The id of the token, or of the subject of OpenID Connect: oidc: and a hash of issuer and subject."`
-	Name   string     `json:"name" doc:"Of the token, or of the person."`
-	Role   string     `json:"role" doc:"What the holder may do."`
-	Tenant string     `json:"tenant,omitempty" doc:"Tenant in which the holder has the role; left out: the cluster."`
-	Actor  string     `json:"actor" doc:"The holder's id in the audit log: token:ID or oidc:SUBJECT."`
-	Until  *time.Time `json:"until,omitempty" doc:"When the token ends; left out: never."`
-	Groups []string   `json:"groups,omitempty" doc:"The groups that the issuer names."`
+	ID     string         `json:"id" doc:"The id of the token, or of the subject of OpenID Connect: oidc: and a hash of issuer and subject."`
+	Name   string         `json:"name" doc:"Of the token, or of the person."`
+	Role   string         `json:"role" doc:"What the holder may do in this request."`
+	Tenant string         `json:"tenant,omitempty" doc:"Tenant in which the holder has the role; left out: the cluster."`
+	Actor  string         `json:"actor" doc:"The holder's id in the audit log: token:ID or oidc:SUBJECT."`
+	Until  *time.Time     `json:"until,omitempty" doc:"When the token ends; left out: never."`
+	Groups []string       `json:"groups,omitempty" doc:"The groups that the issuer names."`
+	Roles  []AssignedRole `json:"roles" nullable:"false" doc:"All roles that the holder has. One in the cluster comes before those in tenants; of those, the request's parameter tenant chooses."`
 }

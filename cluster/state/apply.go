@@ -166,6 +166,7 @@ func (w *writer) forget() {
 	forgetRows(w, tRevoked, func(r *Revoked) bool { return w.at.Sub(r.Until) > keepRevoked })
 	forgetRows(w, tTokens, func(t *JoinToken) bool { return w.at.Sub(t.Until) > keepRevoked })
 	w.forgetEndedTokens()
+	w.forgetRevocations()
 	w.forgetParts()
 	w.forgetRemembered()
 	w.forgetOperations()

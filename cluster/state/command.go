@@ -52,7 +52,10 @@ const (
 	KindTenantPut  Kind = "tenant-put"
 	KindTenantDrop Kind = "tenant-drop"
 
-	KindVMReset Kind = "vm-reset"
+	KindVMReset       Kind = "vm-reset"
+	KindRolePut       Kind = "role-put"
+	KindRoleDrop      Kind = "role-drop"
+	KindSubjectRevoke Kind = "subject-revoke"
 )
 
 // FormatVersion is the version of the format of the log and of snapshots that this code writes. It reads all versions
@@ -118,6 +121,9 @@ var present = format{FormatVersion, map[Kind]kind{
 	KindTenantPut:         from(tenantsSince, (*writer).tenantPut),
 	KindTenantDrop:        from(tenantsSince, (*writer).tenantDrop),
 	KindVMReset:           from(vmOrdersSince, (*writer).vmReset),
+	KindRolePut:           from(tenantsSince, (*writer).rolePut),
+	KindRoleDrop:          from(tenantsSince, (*writer).roleDrop),
+	KindSubjectRevoke:     from(tenantsSince, (*writer).subjectRevoke),
 }}
 
 // MaxCommandBytes bounds one command in the log.

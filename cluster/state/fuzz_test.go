@@ -35,6 +35,9 @@ func FuzzDecodeCommand(f *testing.F) {
 		`{"v":1,"kind":"admin-token","at":"2026-01-01T00:00:00Z","body":{"id":"0000000000000001","hash":"x","name":"\u0000","role":"root","tenant":"t"}}`,
 		`{"v":1,"kind":"token-drop","at":"2026-01-01T00:00:00Z","body":{"id":"0000000000000001","by":"\n"}}`,
 		`{"v":1,"kind":"tokens-used","at":"2026-01-01T00:00:00Z","body":{"used":[{},{"id":"0000000000000001","at":"9999-12-31T23:59:59Z"}]}}`,
+		`{"v":2,"kind":"role-put","at":"2026-01-01T00:00:00Z","body":{"id":"0000000000000001","subject":{"kind":"user","issuer":"x","name":"\u0000"},"role":"admin"}}`,
+		`{"v":2,"kind":"role-drop","at":"2026-01-01T00:00:00Z","body":{"id":""}}`,
+		`{"v":2,"kind":"subject-revoke","at":"2026-01-01T00:00:00Z","body":{"id":"oidc:1","subject":"1","before":"9999-12-31T23:59:59Z"}}`,
 		`{"v":1,"kind":"plan","body":{}}`, `{"v":1`, ``,
 	} {
 		f.Add([]byte(body))

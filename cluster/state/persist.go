@@ -78,6 +78,8 @@ func (s *Snapshot) save(to io.Writer, version int) error {
 		func() error { return saveTable[restorePart](enc, s, tRestore) },
 		func() error { return saveTable[Tenant](enc, s, tTenants) },
 		func() error { return saveTable[VCVersion](enc, s, tVersions) },
+		func() error { return saveTable[RoleBinding](enc, s, tRoleBindings) },
+		func() error { return saveTable[Revocation](enc, s, tRevocations) },
 		func() error { return saveTable[position](enc, s, tIndex) },
 	} {
 		if err := save(); err != nil {
@@ -228,6 +230,10 @@ func newRow(table string) (any, error) {
 		return new(Tenant), nil
 	case tVersions:
 		return new(VCVersion), nil
+	case tRoleBindings:
+		return new(RoleBinding), nil
+	case tRevocations:
+		return new(Revocation), nil
 	}
 	return nil, fmt.Errorf("unknown table %q", table)
 }

@@ -97,6 +97,7 @@ func (w *writer) beside(now *Snapshot) {
 			w.put(tAdmins, &t)
 		}
 	}
+	w.bindingsBeside(now)
 	for _, r := range now.RevokedCertificates() {
 		w.put(tRevoked, &r)
 	}
@@ -122,6 +123,7 @@ func (w *writer) since(now *Snapshot) {
 	if w.read().readable(FormatVersion) < versionsSince {
 		w.dropAllVersions()
 	}
+	w.bindingsSince(now)
 	for _, r := range now.RevokedCertificates() {
 		w.put(tRevoked, &r)
 	}

@@ -33,7 +33,9 @@ const (
 
 	tTenants = "tenants"
 
-	tVersions = "vc-versions"
+	tVersions     = "vc-versions"
+	tRoleBindings = "role-bindings"
+	tRevocations  = "revocations"
 )
 
 // position is how far the log has been applied, and where the events stand.
@@ -88,6 +90,10 @@ func schema() *memdb.DBSchema {
 		table(tRestore, "Key"),
 		table(tTenants, "Name"),
 		table(tVersions, "ID", by("vc", "VC", false, false)),
+		table(tRoleBindings, "ID",
+			&memdb.IndexSchema{Name: "subject", Indexer: nameIndex[RoleBinding]{func(b *RoleBinding) (string, bool) { return b.Subject.key(), true }}},
+			&memdb.IndexSchema{Name: "tenant", Indexer: nameIndex[RoleBinding]{func(b *RoleBinding) (string, bool) { return b.Tenant, true }}}),
+		table(tRevocations, "ID"),
 		table(tMigrations, "ID", by("plan", "Plan", false, true), by("vm", "VM", false, false),
 			&memdb.IndexSchema{Name: "running", Unique: true, AllowMissing: true, Indexer: nameIndex[Migration]{func(m *Migration) (string, bool) {
 				return m.VM, m.State == MigrationRunning

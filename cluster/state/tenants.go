@@ -68,7 +68,7 @@ type TenantPut struct {
 	By      string `json:"by,omitempty"` // the caller, as audit.Actor writes it
 }
 
-// TenantDrop deletes a tenant that owns nothing.
+// TenantDrop deletes a tenant that owns nothing, with the roles that are bound in it.
 type TenantDrop struct {
 	Name string `json:"name"`
 	By   string `json:"by,omitempty"`
@@ -255,6 +255,7 @@ func (w *writer) tenantDrop(b *TenantDrop) error {
 	}
 	t, _ := w.read().Tenant(b.Name)
 	w.drop(tTenants, &t)
+	w.dropBindings(all[RoleBinding](w.read(), tRoleBindings, "tenant", t.Name))
 	w.event("tenant-deleted", "tenant", t.Name, "deleted%s", askedBy(b.By))
 	return nil
 }
@@ -304,8 +305,9 @@ func (w *writer) numberForTenant(e *Event) {
 func (w *writer) refuseOlderServer(m Member) error {
 	meta, _ := w.read().Meta()
 	put := SettingsPut{Settings: meta.Settings}
-	if m.Server && m.Format > 0 && m.Format < tenantsSince && (w.read().HasTenants() || put.since() > m.Format) {
-		return fmt.Errorf("server %s does not know tenants, which this cluster has; upgrade it first: %w", m.Name, ErrConflict)
+	knows := w.read()
+	if m.Server && m.Format > 0 && m.Format < tenantsSince && (knows.HasTenants() || put.since() > m.Format || knows.HasRoleBindings() || len(knows.Revocations()) > 0) {
+		return fmt.Errorf("server %s does not know tenants or role bindings, which this cluster has; upgrade it first: %w", m.Name, ErrConflict)
 	}
 	if m.Server && m.Format > 0 && m.Format < vmOrdersSince && w.read().hasVMOrders() {
 		return fmt.Errorf("server %s does not know orders to single VMs, which this cluster has; upgrade it first: %w", m.Name, ErrConflict)

@@ -233,6 +233,7 @@ func (w *writer) apiTokenDrop(b *TokenDrop) error {
 		return err
 	}
 	w.drop(tAdmins, &t)
+	w.dropBindings(w.read().BindingsOf(Subject{Kind: SubjectToken, Name: t.ID}))
 	w.event("token-revoked", "token", t.ID, "token %s (%s), %s%s", t.ID, t.Name, t.roleText(), askedBy(b.By))
 	return nil
 }
@@ -264,4 +265,8 @@ func (w *writer) tokensUsed(b *TokensUsed) error {
 // forgetEndedTokens drops the rows of tokens that expired some time ago.
 func (w *writer) forgetEndedTokens() {
 	forgetRows(w, tAdmins, func(t *Token) bool { return !t.Until.IsZero() && w.at.Sub(t.Until) > keepEndedTokens })
+	forgetRows(w, tRoleBindings, func(b *RoleBinding) bool {
+		_, there := w.read().Token(b.Subject.Name)
+		return b.Subject.Kind == SubjectToken && !there
+	})
 }

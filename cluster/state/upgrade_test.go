@@ -197,6 +197,7 @@ func newestLog(t *testing.T) *cluster {
 	withTenants(t, k)
 	withVersions(t, k)
 	withVMOrders(t, k)
+	withBindings(t, k)
 	withEveryField(t, k)
 	withRestore(t, k)
 	return k

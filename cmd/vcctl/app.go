@@ -53,7 +53,7 @@ func (t *tool) app() *cli.App {
 		},
 		Commands: []*cli.Command{
 			t.vcCommand(), t.vmCommand(), t.hostCommand(), t.rebalanceCommand(), t.planCommand(), t.simulateCommand(), t.migrationCommand(),
-			t.imageCommand(), t.tenantCommand(), t.quotaCommand(), t.loginCommand(), t.logoutCommand(), t.authCommand(), t.tokenCommand(), t.eventsCommand(), t.auditCommand(), t.topCommand(), t.rightsizingCommand(),
+			t.imageCommand(), t.tenantCommand(), t.quotaCommand(), t.loginCommand(), t.logoutCommand(), t.authCommand(), t.tokenCommand(), t.roleCommand(), t.eventsCommand(), t.auditCommand(), t.topCommand(), t.rightsizingCommand(),
 			t.clusterCommand(), t.configCommand(), t.periodicCommand(), solveCommand(), completionCommand(t), t.completeCommand(), t.versionCommand(),
 		},
 	}

@@ -184,6 +184,8 @@ func (l *commandLine) noun() string {
 		return "context"
 	case l.path[0] == "quota":
 		return "quota key"
+	case l.path[0] == "role" && l.leaf.Name == "revoke":
+		return "role binding"
 	case strings.Contains(l.leaf.ArgsUsage, "MEMBER"):
 		return "member"
 	case strings.Contains(l.leaf.ArgsUsage, "KEY=VALUE"):
@@ -269,6 +271,10 @@ func (t *tool) things(c *cli.Context, noun string) []string {
 		return nameEach(func(x v1.Tenant) string { return x.Name })(api.Tenants(ctx, stale))
 	case "quota key":
 		return nameEach(func(key string) string { return key + "=" })(slices.Sorted(maps.Keys(v1.QuotaUnits)), nil)
+	case "role":
+		return tokenRoles
+	case "role binding":
+		return nameEach(func(x v1.RoleBinding) string { return x.ID })(api.RoleBindings(ctx, stale))
 	case "token":
 		return nameEach(func(x v1.Token) string { return x.ID })(api.Tokens(ctx, stale))
 	case "image":

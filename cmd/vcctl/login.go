@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -36,29 +35,6 @@ func (t *tool) logoutCommand() *cli.Command {
 		Description: "A token that was sent before is good until its end.\n\nExample: vcctl logout",
 	}
 }
-
-func (t *tool) authCommand() *cli.Command {
-	return &cli.Command{
-		Name: "auth", Usage: "your rights: whoami",
-		Description: "The server knows you by the token of the request: one of the API, or one of `vcctl login`.",
-		Subcommands: []*cli.Command{{
-			Name: "whoami", Usage: "show as whom the server sees you, and with which role", ArgsUsage: " ",
-			Action: t.ask("asking who you are", func(c *call) (any, view, error) {
-				self, err := c.api.Self(c.ctx)
-				return self, func(wide bool) string { return selfTable.text([]v1.Self{self}, wide) }, err
-			}),
-			Description: "Example: vcctl auth whoami",
-		}},
-	}
-}
-
-var selfTable = tableOf("NAME,ROLE,EXPIRES,GROUPS", "ID,ACTOR", func(s v1.Self) []string {
-	expires := "never"
-	if s.Until != nil {
-		expires = stamp(*s.Until)
-	}
-	return []string{oneLine(s.Name), s.Role, expires, oneLine(strings.Join(s.Groups, ", ")), s.ID, oneLine(s.Actor)}
-})
 
 // maxLoginTime bounds the requests of a log-in before and after the person's part.
 const maxLoginTime = time.Minute

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
-	"evenkeel/api/client"
 	"evenkeel/api/v1"
 )
 
@@ -77,13 +75,9 @@ func tokenCreate(c *call) error {
 		seconds := c.Duration("expires").Seconds()
 		q.Seconds = &seconds
 	}
-	switch ofTenant := slices.Contains(tenantRoles, q.Role); {
-	case ofTenant && c.tenant == client.AllTenants:
-		return usage("token create: name one tenant with --tenant: a token is of one, not of all")
-	case ofTenant:
-		q.Tenant = c.tenant
-	case c.IsSet("tenant") && c.String("tenant") != "":
-		return usage("token create: role %s is of the cluster, and --tenant names a tenant: its roles are %s", q.Role, strings.Join(tenantRoles, ", "))
+	var err error
+	if q.Tenant, err = c.tenantOfRole("token create", q.Role); err != nil {
+		return err
 	}
 	k, err := c.api.MakeToken(c.ctx, q, c.opts...)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"evenkeel/api/oidc"
+	"evenkeel/api/server"
 	"evenkeel/api/v1"
 	"evenkeel/cluster/fence"
 	"evenkeel/cluster/pki"
@@ -65,6 +66,7 @@ type config struct {
 	MigrationNetwork string   `yaml:"migrationNetwork"`
 	MigrateURI       string   `yaml:"migrateURI"`
 	RemoveDead       duration `yaml:"removeDeadServersAfter"`
+	RequestRate      float64  `yaml:"requestRate"`
 	LogLevel         string   `yaml:"logLevel"`
 	LogFormat        string   `yaml:"logFormat"`
 	BootID           string   `yaml:"bootID"` // a file; for hosts that share a kernel
@@ -121,7 +123,7 @@ func parseConfig(b []byte) (config, error) {
 		return config{}, fmt.Errorf("more than %d bytes", maxConfigBytes)
 	}
 	c := config{Listen: "0.0.0.0:7480", Gossip: "0.0.0.0:7481", DataDir: "/var/lib/evenkeel", Socket: v1.SetupSocket, Hypervisor: systemURI,
-		Lease: duration(20 * time.Second), LogLevel: "info", LogFormat: "text"}
+		Lease: duration(20 * time.Second), RequestRate: server.DefaultRate, LogLevel: "info", LogFormat: "text"}
 	c.Snapshots.Every, c.Snapshots.Keep, c.Snapshots.Days = duration(time.Hour), 24, 14
 	c.Watchdog.Timeout = duration(15 * time.Second)
 	if len(bytes.TrimSpace(b)) > 0 {

@@ -69,6 +69,9 @@ var configRules = []struct {
 	{"removeDeadServersAfter", func(c *config) error {
 		return require(c.RemoveDead >= 0, "%s must not be below 0", time.Duration(c.RemoveDead))
 	}},
+	{"requestRate", func(c *config) error {
+		return require(c.RequestRate == 0 || c.RequestRate >= 1 && c.RequestRate <= 1e6, "%v must be from 1 to 1000000, or 0 for no limit", c.RequestRate)
+	}},
 	{"sharedPools", func(c *config) error { return require(!slices.Contains(c.SharedPools, ""), "a name is empty") }},
 	{"logLevel", func(c *config) error {
 		err := new(slog.Level).UnmarshalText([]byte(c.LogLevel))

@@ -332,7 +332,7 @@ func (d *memberDaemon) openHost() (hypervisor.Host, func(), error) {
 }
 
 func (d *memberDaemon) api(m *member.Member) transport.Handler {
-	return server.New(m, server.Options{Members: m, Version: version, Logger: d.log, Audit: m.Trail(), Gatherer: prometheus.DefaultGatherer, OpenID: d.openID})
+	return server.New(m, server.Options{Members: m, Version: version, Logger: d.log, Audit: m.Trail(), Gatherer: prometheus.DefaultGatherer, OpenID: d.openID, Rate: d.conf.RequestRate})
 }
 
 // openAudit opens the audit log in a data directory.

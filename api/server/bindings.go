@@ -1,0 +1,181 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"evenkeel/api/oidc"
+	"evenkeel/api/v1"
+	"evenkeel/cluster/state"
+)
+
+const (
+	bindingsPath    = "/v1/role-bindings"
+	revocationsPath = "/v1/auth/revocations"
+	tagRole         = "Roles"
+)
+
+// Roles is what the API asks of the roles that are bound in the cluster. *leader.Service is one.
+type Roles interface {
+	// BindingsOf subjects, RoleBinding of an id and Revocation of a user, as this server knows them.
+	BindingsOf(subjects ...state.Subject) []state.RoleBinding
+	RoleBinding(id string) (state.RoleBinding, bool)
+	Revocation(user string) (state.Revocation, bool)
+	GrantRole(ctx context.Context, b state.RoleBinding, dryRun bool) (_ state.RoleBinding, made bool, err error)
+	RevokeRole(ctx context.Context, d state.RoleDrop, dryRun bool) (state.RoleBinding, error)
+	RevokeUser(ctx context.Context, r state.Revocation, dryRun bool) (state.Revocation, error)
+}
+
+type bindingAnswer struct {
+	Status int
+	Body   v1.RoleBinding
+}
+
+func (s *Server) registerRoles(api huma.API) {
+	get(api, route{"listRoleBindings", bindingsPath, tagRole, "List role bindings", "Who has which role in the cluster and in tenants, besides what tokens and the configuration of the servers give. To a role of a tenant, those in it."},
+		func(ctx context.Context, in *struct {
+			TenantParams
+			ReadParams
+		}) (*answerOf[v1.List[v1.RoleBinding]], error) {
+			x, err := s.scopedOrAll(ctx, in.TenantParams, in.ReadParams)
+			if err != nil {
+				return nil, err
+			}
+			rows := slices.DeleteFunc(x.v.RoleBindings(), func(b state.RoleBinding) bool { return !x.hasBinding(b) })
+			return &answerOf[v1.List[v1.RoleBinding]]{Body: v1.List[v1.RoleBinding]{Items: each(rows, x.binding)}}, nil
+		})
+	change(api, http.MethodPost, route{"grantRole", bindingsPath, tagRole, "Grant a role",
+		"To a user or a group of the OpenID Connect issuer, or to a token. The subject has one role in the cluster and one in each tenant: the new one takes the place of another."},
+		http.StatusCreated, v1.RoleBindingRequest{}, s.grantRole)
+	change(api, http.MethodDelete, route{"revokeRole", bindingsPath + "/{id}", tagRole, "Revoke a role",
+		"It is gone from now on, and what runs by it (event streams, consoles, long polls) ends within 5 s, on every server."},
+		http.StatusOK, nil, s.revokeRole)
+	get(api, route{"listUserRevocations", revocationsPath, tagAuth, "List revocations of users", "The users of OpenID Connect whose tokens from before a time are refused."},
+		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.List[v1.UserRevocation]], error) {
+			v, err := s.view(ctx, in.Consistency)
+			if err != nil {
+				return nil, err
+			}
+			return &answerOf[v1.List[v1.UserRevocation]]{Body: v1.List[v1.UserRevocation]{Items: each(v.Revocations(), userRevocation)}}, nil
+		})
+	change(api, http.MethodPost, route{"revokeUser", revocationsPath, tagAuth, "Revoke a user's tokens",
+		"The tokens that the OpenID Connect issuer made for the user so far are refused, and what runs with them ends within 5 s, on every server. Those that it makes later than 30 s from now are taken: end the sessions of the user at the issuer first."},
+		http.StatusOK, v1.UserRevocationRequest{}, s.revokeUser)
+}
+
+func (s *Server) grantRole(ctx context.Context, in *struct {
+	ChangeParams
+	JSONBody
+}) (*bindingAnswer, error) {
+	q, err := body[v1.RoleBindingRequest](in.JSONBody)
+	if err != nil {
+		return nil, err
+	}
+	principal := principalOf(ctx)
+	if own := principal.of(); own != "" {
+		if q.Tenant != "" && q.Tenant != own {
+			return nil, noTenant(q.Tenant)
+		}
+		q.Tenant = own
+	}
+	role := state.Role(q.Role)
+	if err := roleOfTenant(v1.TokenRequest{Role: q.Role, Tenant: q.Tenant}); err != nil {
+		return nil, err
+	}
+	if principal == nil || !covers(principal.Role, role) {
+		return nil, newProblem(http.StatusForbidden, v1.ProblemForbidden, fmt.Sprintf("the role %s may do what the role of this request may not", role))
+	}
+	b := state.RoleBinding{Subject: state.Subject{Kind: state.SubjectKind(q.Subject.Kind), Name: q.Subject.Name}, Role: role, Tenant: q.Tenant, MadeBy: madeBy(ctx)}
+	if b.Subject.Kind == state.SubjectToken {
+		if row, there := s.cluster.Token(b.Subject.Name); !there || principal.of() != "" && row.Tenant != principal.of() {
+			return nil, notFound("token %s: not found", b.Subject.Name)
+		}
+	} else if b.Subject.Issuer, err = s.issuer(); err != nil {
+		return nil, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	named(ctx, state.BindingID(b.Subject, b.Tenant))
+	row, made, err := s.cluster.GrantRole(bounded, b, in.DryRun)
+	if err != nil {
+		return nil, s.fail(ctx, err)
+	}
+	out := &bindingAnswer{Status: http.StatusOK, Body: scope{restricted: principal.of() != ""}.binding(row)}
+	if made && !in.DryRun {
+		out.Status = http.StatusCreated
+	}
+	return out, nil
+}
+
+// issuer whose users and groups are meant: that of this server's configuration.
+func (s *Server) issuer() (string, error) {
+	if s.opts.OpenID == nil {
+		return "", newProblem(http.StatusConflict, v1.ProblemConflict, "this server takes no tokens of OpenID Connect, so that there are no users and groups: set oidc in vcd.yaml first")
+	}
+	return s.opts.OpenID.Config().Issuer, nil
+}
+
+func (s *Server) revokeRole(ctx context.Context, in *struct {
+	IDParam
+	ChangeParams
+}) (*answerOf[v1.RoleBinding], error) {
+	own := principalOf(ctx).of()
+	if row, there := s.cluster.RoleBinding(in.ID); own != "" && (!there || row.Tenant != own) { // by one way, so that both take equally long
+		return nil, notFound("role binding %s: not found", in.ID)
+	}
+	// Not ended by its own effect, should the role be that of this request.
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	defer cancel()
+	row, err := s.cluster.RevokeRole(bounded, state.RoleDrop{ID: in.ID, By: madeBy(ctx)}, in.DryRun)
+	if err != nil {
+		return nil, s.fail(bounded, err)
+	}
+	return &answerOf[v1.RoleBinding]{Body: scope{restricted: own != ""}.binding(row)}, nil
+}
+
+func (s *Server) revokeUser(ctx context.Context, in *struct {
+	ChangeParams
+	JSONBody
+}) (*answerOf[v1.UserRevocation], error) {
+	q, err := body[v1.UserRevocationRequest](in.JSONBody)
+	if err != nil {
+		return nil, err
+	}
+	issuer, err := s.issuer()
+	if err != nil {
+		return nil, err
+	}
+	subject := strings.TrimPrefix(q.User, oidc.IDPrefix)
+	r := state.Revocation{ID: oidc.IDOf(issuer, subject), Subject: subject, MadeBy: madeBy(ctx),
+		Before: time.Now().Add(oidc.Leeway).UTC().Truncate(time.Second).Add(time.Second)} // times of tokens are whole seconds
+	named(ctx, r.ID)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+	defer cancel()
+	row, err := s.cluster.RevokeUser(bounded, r, in.DryRun)
+	if err != nil {
+		return nil, s.fail(bounded, err)
+	}
+	return &answerOf[v1.UserRevocation]{Body: userRevocation(row)}, nil
+}
+
+// hasBinding says whether a binding is in the scope.
+func (sc scope) hasBinding(b state.RoleBinding) bool { return sc.tenant == "" || sc.tenant == b.Tenant }
+
+// binding as the scope shows it: who of the cluster made it is not the tenant's business.
+func (sc scope) binding(b state.RoleBinding) v1.RoleBinding {
+	if sc.restricted {
+		b.MadeBy = ""
+	}
+	return v1.RoleBinding{ID: b.ID, Subject: v1.Subject{Kind: string(b.Subject.Kind), Name: b.Subject.Name}, Issuer: b.Subject.Issuer,
+		Role: string(b.Role), Tenant: b.Tenant, MadeAt: b.MadeAt, MadeBy: b.MadeBy}
+}
+
+func userRevocation(r state.Revocation) v1.UserRevocation {
+	return v1.UserRevocation{ID: r.ID, User: r.Subject, Before: r.Before, Until: r.Before.Add(state.MaxTokenLife), MadeAt: r.MadeAt, MadeBy: r.MadeBy}
+}

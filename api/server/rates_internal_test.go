@@ -1,0 +1,87 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"evenkeel/cluster/state"
+)
+
+// In any time a principal gets no more than the burst and what comes in at the rate, and after a second one more, whatever others do.
+func TestRateOfAPrincipal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := rates{perSecond: float64(rapid.IntRange(1, 50).Draw(t, "rate"))}
+		begin := time.Unix(1_000_000, 0)
+		now, taken := begin, map[string]int{}
+		for range rapid.IntRange(1, 300).Draw(t, "steps") {
+			now = now.Add(time.Duration(rapid.IntRange(0, 300).Draw(t, "ms")) * time.Millisecond)
+			id := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "id")
+			for range rapid.IntRange(1, 100).Draw(t, "requests") {
+				if r.take(id, now) {
+					taken[id]++
+				}
+			}
+			if may := r.perSecond*burst + r.perSecond*now.Sub(begin).Seconds(); float64(taken[id]) > may+1e-6 {
+				t.Fatalf("%d requests of %s in %s, more than %v", taken[id], id, now.Sub(begin), may)
+			}
+		}
+		for r.take("a", now) {
+		}
+		if !r.take("a", now.Add(time.Second)) {
+			t.Fatal("none after a second")
+		}
+	})
+}
+
+// The buckets of principals that send nothing more are dropped; an empty one stays.
+func TestRatesForgetFullBuckets(t *testing.T) {
+	r, now := rates{perSecond: 1}, time.Unix(1_000_000, 0)
+	for i := range maxBuckets - 1 {
+		r.take(fmt.Sprint(i), now)
+	}
+	now = now.Add(time.Minute)
+	for r.take("busy", now) {
+	}
+	r.take("one more", now)
+	if len(r.of) != 2 || r.take("busy", now) {
+		t.Errorf("%d buckets are left", len(r.of))
+	}
+}
+
+// Beyond the rate a token gets 429 with Retry-After, others and strangers go on as before, and a second later it is served again.
+func TestTooManyRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &keyring{}
+		fast, slow := k.add("fast", state.RoleOperator, time.Time{}), k.add("slow", state.RoleOperator, time.Time{})
+		s := New(k, Options{Members: seat{leads: true}, Logger: slog.New(slog.DiscardHandler), Rate: 2})
+		for i := range 2 * burst {
+			if through, _, _, w := asked(s, "GET", "/v1/vms", "Bearer "+fast); !through {
+				t.Fatalf("request %d: %d %s", i, w.Code, w.Body)
+			}
+		}
+		refused := func(what string, token string, want int) *httptest.ResponseRecorder {
+			t.Helper()
+			through, _, _, w := asked(s, "GET", "/v1/vms", "Bearer "+token)
+			if code := w.Code; through != (want == 200) || !through && code != want {
+				t.Errorf("%s: through %v, %d %s", what, through, code, w.Body)
+			}
+			return w
+		}
+		if w := refused("one more", fast, 429); w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), "requestRate") {
+			t.Errorf("%v %s", w.Header(), w.Body)
+		}
+		refused("another token", slow, 200)
+		refused("a stranger", "nonsense", 401)
+		time.Sleep(time.Second) // sleep: in the bubble, for the bucket to fill
+		refused("a second later", fast, 200)
+		refused("the second one then", fast, 200)
+		refused("the third one then", fast, 429)
+	})
+}
