@@ -147,6 +147,8 @@ func allowed(role state.Role, method, path string) bool {
 			return method == "GET" || role != state.RoleViewer
 		case strings.HasSuffix(path, "/console"):
 			return role != state.RoleViewer
+		case method == "POST" && under("/v1/vms"):
+			return role != state.RoleViewer && !strings.HasSuffix(path, "/migrate")
 		}
 		return method == "GET" && under("/openapi.json", "/v1/tenants", "/v1/quotas", "/v1/events", "/v1/operations", "/v1/images", "/v1/vms", "/v1/migrations", "/v1/auth/self", "/v1/auth/permissions", "/v1/auth/can-i")
 	}

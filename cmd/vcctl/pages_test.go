@@ -40,7 +40,10 @@ var prepared = []struct {
 	{"host confirm-dead --yes h5", "h5", ""},
 	{"plan stop ID", "", "is done"},
 	{"host drain --next", "", "cannot be emptied as things are"},
-	{"login", "", "takes no log-in with OpenID Connect"},                   // there is no issuer: TestLogin has one
+	{"login", "", "takes no log-in with OpenID Connect"}, // there is no issuer: TestLogin has one
+	{"role grant", "", "takes no tokens of OpenID Connect"},
+	{"auth revoke", "", "takes no tokens of OpenID Connect"},
+	{"role revoke", "", "not found"},                                       // what was not granted
 	{"cluster join --join-token-file token h1:7480", "", "No valid token"}, // h2's, which lost its disk: test/cluster does it
 }
 
