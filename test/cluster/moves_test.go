@@ -38,6 +38,7 @@ func TestMoves(t *testing.T) {
 	}{
 		{"HistoriesMove", false, historiesMove},
 		{"FaultsWhileMoving", false, faultsWhileMoving},
+		{"SingleVMs", false, singleVMs},
 		{"DisksMove", true, disksMove},
 		{"DrainWhileAdmitting", true, drainWhileAdmitting},
 		{"NeedTriples", true, needTriples},

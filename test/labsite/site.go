@@ -99,10 +99,8 @@ func (s *Site) Found(ctx context.Context, guest lab.Guest, hosts ...*Host) error
 	}
 	for i, h := range hosts {
 		own := filepath.Join(h.Config(), "root", "evenkeel")
-		if h != first {
-			if err := os.CopyFS(own, os.DirFS(admin)); err != nil {
-				return err
-			}
+		if err := os.WriteFile(filepath.Join(own, "admin.token"), token, 0o600); err != nil { // cluster join leaves the rest
+			return err
 		}
 		var servers []string // its own first: the others while that is away
 		for _, s := range slices.Concat(hosts[i:], hosts[:i]) {
