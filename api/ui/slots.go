@@ -34,13 +34,13 @@ type slot struct {
 
 func newSlots() *slots { return &slots{all: semaphore.NewWeighted(maxPages), of: map[string]*slot{}} }
 
-// take waits for a turn of who asks. The error is errCrowded.
-func (s *slots) take(ctx context.Context, who string) (release func(), err error) {
+// take waits for a turn of the caller. The error is errCrowded.
+func (s *slots) take(ctx context.Context, caller string) (release func(), err error) {
 	s.mu.Lock()
-	own := s.of[who]
+	own := s.of[caller]
 	if own == nil {
 		own = &slot{pages: semaphore.NewWeighted(maxPagesOf)}
-		s.of[who] = own
+		s.of[caller] = own
 	}
 	own.users++
 	s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *slots) take(ctx context.Context, who string) (release func(), err error
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if own.users--; own.users == 0 {
-			delete(s.of, who)
+			delete(s.of, caller)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, pageWait)
