@@ -34,6 +34,9 @@ type Config struct {
 	CAFile string `yaml:"caFile"`
 	// Algorithms that tokens may be signed with.
 	Algorithms []string `yaml:"algorithms"`
+	// UserInfo: the issuer is asked which groups a person has now, beside what the token says. It needs access tokens: Audience is
+	// not ClientID.
+	UserInfo bool `yaml:"userInfo"`
 	// MaxAge is how long after it was issued a token is good at most, whatever it says.
 	MaxAge time.Duration `yaml:"maxAge"`
 	// Roles that groups have, beside those that are bound to users and groups in the cluster.
@@ -99,6 +102,7 @@ func (c Config) Check() (faults []Fault) {
 	for _, a := range c.Algorithms {
 		require(slices.Contains(algorithms, a), "algorithms", "%q must be one of %s", a, strings.Join(algorithms, ", "))
 	}
+	require(!c.UserInfo || c.Audience != "" && c.Audience != c.ClientID, "userInfo", "needs access tokens, which the issuer takes at its userinfo endpoint: set audience to that of this API")
 	require(c.MaxAge == 0 || c.MaxAge >= minMaxAge && c.MaxAge <= maxMaxAge, "maxAge", "%s must be from %s to %s", c.MaxAge, minMaxAge, maxMaxAge)
 	require(len(c.Roles) <= maxMappings, "roles", "are %d, more than %d", len(c.Roles), maxMappings)
 	for i, m := range c.Roles {

@@ -48,10 +48,13 @@ type Verifier struct {
 	log    *slog.Logger
 	client *http.Client
 
-	wake  chan struct{} // fetch the keys now
-	waits chan struct{} // one for each request that waits for a key
+	wake  chan struct{}   // fetch the keys now
+	waits chan struct{}   // one for each request that waits for a key
+	asks  context.Context //nolint:containedctx // of all requests to the issuer: it ends with Close
 	stop  context.CancelFunc
 	done  sync.WaitGroup
+
+	current standings
 
 	mu      sync.Mutex
 	keys    keySet
@@ -60,6 +63,8 @@ type Verifier struct {
 	asked   time.Time // for the key of a token
 	pending bool      // such a fetch is asked for or under way
 	next    chan struct{}
+
+	userInfoAt string // the issuer's userinfo endpoint; "": it has none, or its discovery document was not read yet
 
 	accepted, refused, unavailable, tries, fetchErrors atomic.Uint64
 }
@@ -80,7 +85,7 @@ func Start(c Config, o Options) (*Verifier, error) {
 		}
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	v := &Verifier{config: c, log: o.Log, client: o.Client, stop: stop, wake: make(chan struct{}, 1), waits: make(chan struct{}, maxKeyWaits), next: make(chan struct{})}
+	v := &Verifier{config: c, log: o.Log, client: o.Client, asks: ctx, stop: stop, wake: make(chan struct{}, 1), waits: make(chan struct{}, maxKeyWaits), next: make(chan struct{})}
 	v.done.Go(func() { v.loop(ctx) })
 	return v, nil
 }
@@ -146,6 +151,9 @@ func (v *Verifier) download(ctx context.Context) (keySet, error) {
 	if err != nil {
 		return nil, err
 	}
+	v.mu.Lock()
+	v.userInfoAt = at.UserInfo
+	v.mu.Unlock()
 	doc, err := issuer.Get(ctx, v.client, at.Keys)
 	if err != nil {
 		return nil, fmt.Errorf("keys of %s: %w", v.config.Issuer, err)

@@ -300,3 +300,62 @@ func TestPermissionsAreWhatHandlersAnswer(t *testing.T) {
 		x.want(404, "GET", "/v1/auth/can-i?verb=get&kind=vm&tenant=acme", "", "film owner")
 	})
 }
+
+// Groups that the issuer takes away at its own end: what a person opened on a follower ends within 5 s, and so it does once the issuer takes the
+// token no longer. While the issuer is down what it said last holds.
+func TestGroupsAtTheIssuer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		jane := openid.Person{Subject: "7f3a", Name: "jane", Groups: []string{"staff", "ops"}}
+		p := openid.InMemory(t, time.Hour, jane, openid.Person{Subject: "8b1c", Name: "max", Groups: []string{"ops"}})
+		p.API = "https://evenkeel.example"
+		s := startSeveral(t, 3, 3, site.Options{OpenID: func() server.OpenID {
+			v, err := oidc.Start(oidc.Config{Issuer: p.Issuer, ClientID: openid.ClientID, Audience: p.API, UserInfo: true, Roles: []oidc.Mapping{{Group: "ops", Role: "operator"}, {Group: "staff", Role: "auditor"}}},
+				oidc.Options{Client: issuer.Bound(p), Log: slog.New(slog.DiscardHandler)})
+			must(t, err)
+			t.Cleanup(v.Close)
+			return v
+		}})
+		leader, follower := s.leads()
+		hers, his := access(t, p, "7f3a"), access(t, p, "8b1c")
+		spec := small("a", 2)
+		r, err := s.client(leader).Create(t.Context(), spec)
+		must(t, err)
+		_, err = s.client(leader).Wait(t.Context(), *r.Operation, nil)
+		must(t, err)
+		streams := func(token string) (all []openRequest) {
+			for _, name := range []string{leader, follower} {
+				all = append(all, tokenStore{s, token}.stream(name, ""), tokenStore{s, token}.stream(name, "?consistency=stale"))
+			}
+			return all
+		}
+		all, others := append(streams(hers), tokenStore{s, hers}.console(follower, "a-"+spec.Groups[0].Name+"-0")), streams(his)
+		time.Sleep(time.Minute) // sleep: simulated time, to see that nothing ends by itself
+		s.runOn(append(all, others...))
+
+		jane.Groups = []string{"staff"}
+		p.Change(jane)
+		s.cut(time.Now(), "was taken away", all)
+		s.runOn(others)
+		for _, name := range []string{leader, follower} {
+			if _, body := s.as(hers, name, "GET", "/v1/auth/self", ""); !strings.Contains(body, `"role":"auditor"`) {
+				t.Errorf("%s: %s", name, body)
+			}
+			if resp, body := s.as(hers, name, "POST", "/v1/rebalance?dryRun=true", "{}"); resp.StatusCode != 403 {
+				t.Errorf("%s: %s %s", name, resp.Status, body)
+			}
+		}
+
+		down := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }
+		p.Fail("/userinfo", down)
+		time.Sleep(time.Minute) // sleep: simulated time, for what is known to serve on
+		s.runOn(others)
+		p.Fail("/userinfo", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+		s.cut(time.Now(), "does not take it any more", others)
+	})
+}
+
+// access is the access token of a log-in.
+func access(t *testing.T, p *openid.Provider, subject string) string {
+	t.Helper()
+	return login(t, p, subject).Access
+}

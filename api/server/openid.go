@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -20,6 +21,10 @@ import (
 type OpenID interface {
 	// Verify a token. The error is oidc.ErrRefused or oidc.ErrUnavailable.
 	Verify(ctx context.Context, token string) (oidc.Identity, error)
+	// Current is what Verify returned with the groups that the person has now, without waiting; CurrentSoon waits a little. The error
+	// is oidc.ErrRefused.
+	Current(token string, id oidc.Identity) (oidc.Identity, error)
+	CurrentSoon(ctx context.Context, token string, id oidc.Identity) (oidc.Identity, error)
 	Config() oidc.Config
 	Stats() oidc.Stats
 }
@@ -62,6 +67,9 @@ func (s *Server) identifyOpenID(ctx context.Context, token, asked string) (*prin
 			"this server takes no tokens of OpenID Connect: its vcd.yaml has no oidc; give a token of the API")
 	}
 	id, err := s.opts.OpenID.Verify(ctx, token)
+	if err == nil {
+		id, err = s.opts.OpenID.CurrentSoon(ctx, token, id)
+	}
 	switch {
 	case errors.Is(err, oidc.ErrUnavailable):
 		p := newProblem(http.StatusServiceUnavailable, v1.ProblemUnavailable, err.Error())
@@ -70,10 +78,17 @@ func (s *Server) identifyOpenID(ctx context.Context, token, asked string) (*prin
 	case err != nil:
 		return nil, newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, fmt.Sprintf("%v; log in again with `vcctl login`", err))
 	}
-	p := &principal{ID: id.ID, Name: id.Name, Subject: id.Subject, Groups: id.Groups, Issued: id.Issued, Until: id.Until}
+	p := s.person(id, asked)
+	p.token = token
 	if why := s.revokedUser(p); why != nil {
 		return nil, why
 	}
+	return p, nil
+}
+
+// person is the principal of an identity: with the roles that the configuration gives to its groups, and those that are bound.
+func (s *Server) person(id oidc.Identity, asked string) *principal {
+	p := &principal{ID: id.ID, Name: id.Name, Subject: id.Subject, Groups: id.Groups, Issued: id.Issued, Until: id.Until}
 	var own []assigned
 	if id.Role != "" {
 		own = append(own, assigned{Role: id.Role})
@@ -87,7 +102,25 @@ func (s *Server) identifyOpenID(ctx context.Context, token, asked string) (*prin
 		subjects = append(subjects, state.Subject{Kind: state.SubjectGroup, Issuer: issuer, Name: group})
 	}
 	p.act(own, s.cluster.BindingsOf(subjects...), asked)
-	return p, nil
+	return p
+}
+
+// personEnded says why a person has no longer the role that a request was let in with, by the issuer; nil: it has it.
+func (s *Server) personEnded(p *principal) *problem {
+	if p.token == "" || s.opts.OpenID == nil {
+		return nil
+	}
+	was := oidc.Identity{ID: p.ID, Name: p.Name, Subject: p.Subject, Groups: p.Groups, Issued: p.Issued, Until: p.Until}
+	config := s.opts.OpenID.Config()
+	was.Role, was.Bindings = config.RoleOf(p.Groups), config.BindingsOf(p.Groups)
+	now, err := s.opts.OpenID.Current(p.token, was)
+	if err != nil {
+		return newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, err.Error())
+	}
+	if q := s.person(now, p.Tenant); p.Role != "" && !slices.ContainsFunc(q.roles, func(h assigned) bool { return h.Tenant == p.Tenant && covers(h.Role, p.Role) }) {
+		return newProblem(http.StatusForbidden, v1.ProblemForbidden, "the group that gave the role "+string(p.Role)+" was taken away while this request ran")
+	}
+	return nil
 }
 
 // maxGroupsShown bounds the groups that a message names, maxGroupShown the bytes of each.

@@ -40,6 +40,12 @@ func verifiers(t *testing.T, p *openid.Provider) func() server.OpenID {
 // logIn a person by device flow, and return the ID token.
 func logIn(t *testing.T, p *openid.Provider, subject string) string {
 	t.Helper()
+	return login(t, p, subject).ID
+}
+
+// login makes the tokens of a person by the device flow.
+func login(t *testing.T, p *openid.Provider, subject string) issuer.Tokens {
+	t.Helper()
 	c := issuer.Bound(p)
 	at, err := issuer.Discover(t.Context(), c, p.Issuer)
 	must(t, err)
@@ -51,7 +57,7 @@ func logIn(t *testing.T, p *openid.Provider, subject string) string {
 	}
 	tokens, err := l.Await(t.Context(), prompt)
 	must(t, err)
-	return tokens.ID
+	return tokens
 }
 
 // as asks a server with a token.

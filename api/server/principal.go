@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,7 @@ type principal struct {
 	Groups  []string
 	Issued  time.Time
 	Until   time.Time // zero: without an end
+	token   string    // of a person, to ask the issuer with; it is secret
 	// File: the token is that of the file of `vcd dev`, which has no row and cannot be revoked.
 	File bool
 }
@@ -221,7 +223,7 @@ func (s *Server) endOf(p *principal, now time.Time) error {
 		if _, there := s.cluster.Token(p.ID); !there {
 			return newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, "the token was revoked while this request ran")
 		}
-	} else if why := s.revokedUser(p); why != nil {
+	} else if why := cmp.Or(s.revokedUser(p), s.personEnded(p)); why != nil {
 		return why
 	}
 	if p.Binding != "" {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"strings"
+	"time"
 
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
@@ -42,12 +43,24 @@ func formToken(token string) string {
 
 // checkForm reads the form of a request, which must come from a page of this session.
 func (v *visit) checkForm() error {
-	if err := v.r.ParseForm(); err != nil {
+	if err := readForm(v.w, v.r); err != nil {
 		return refuse(http.StatusRequestEntityTooLarge, "The form was not read", err.Error())
 	}
 	if !hmac.Equal([]byte(v.r.PostForm.Get("form")), []byte(v.form)) {
 		return refuse(http.StatusForbidden, "The form is of another session", "load the page again, and send it again")
 	}
+	return nil
+}
+
+// readForm reads the form of a request, which must come within formTimeout.
+func readForm(w http.ResponseWriter, r *http.Request) error {
+	conn := http.NewResponseController(w)
+	_ = conn.SetReadDeadline(time.Now().Add(formTimeout)) // a writer without deadlines is a test's
+	if err := r.ParseForm(); err != nil {
+		w.Header().Set("Connection", "close") // the rest is not waited for
+		return err
+	}
+	_ = conn.SetReadDeadline(time.Time{})
 	return nil
 }
 
@@ -69,8 +82,9 @@ func (u *UI) showLogin(w http.ResponseWriter, r *http.Request) {
 // login takes a token as the session's, if the API does.
 func (u *UI) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
-	token := strings.TrimSpace(r.PostFormValue("token"))
-	next := r.PostFormValue("next")
+	_ = readForm(w, r) // what was not read has no token
+	token := strings.TrimSpace(r.PostForm.Get("token"))
+	next := r.PostForm.Get("next")
 	v := &visit{w: w, r: r, Title: "Log in", Data: loginData{Next: next}}
 	if token == "" || len(token) > maxToken || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
 		v.Problem = &v1.Problem{Title: "That is no token", Detail: "paste all of it, as vcctl token create printed it"}

@@ -28,7 +28,7 @@ const Root = "/ui/"
 var files embed.FS
 
 // maxForm is the most that a page takes from a browser, bytes: a VC file within a form.
-const maxForm = 1 << 20
+const maxForm = 256 << 10
 
 // policy of what a page may load and run: what comes from this server, in files of its own.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
@@ -40,11 +40,12 @@ type UI struct {
 	log     *slog.Logger
 	handler http.Handler
 	pages   map[string]*template.Template
+	slots   *slots
 }
 
 // New makes the pages of an API.
 func New(api http.Handler, log *slog.Logger) *UI {
-	u := &UI{api: api, log: log, pages: parsePages()}
+	u := &UI{api: api, log: log, pages: parsePages(), slots: newSlots()}
 	mux := http.NewServeMux()
 	assets, err := fs.Sub(files, "assets")
 	if err != nil {
@@ -151,6 +152,12 @@ func (u *UI) page(show func(*visit) error) http.HandlerFunc {
 		}
 		v := &visit{ui: u, w: w, r: r, form: formToken(token), Here: r.URL.RequestURI(), api: u.client(w, r, token)}
 		self, err := v.api.Self(r.Context())
+		if err == nil {
+			var release func()
+			if release, err = u.slots.take(r.Context(), self.ID); err == nil {
+				defer release()
+			}
+		}
 		if err == nil && r.Method == http.MethodPost {
 			err = v.checkForm()
 		}

@@ -11,8 +11,12 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"evenkeel/api/ui"
 	"evenkeel/api/v1"
@@ -101,7 +105,7 @@ func TestForms(t *testing.T) {
 		{"from another site", url.Values{"file": {file}, "form": field[1:]}, []string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden, ""},
 		{"from another origin", url.Values{"file": {file}, "form": field[1:]}, []string{"Origin", "https://elsewhere.example"}, http.StatusForbidden, ""},
 		{"no VC file", url.Values{"file": {"name: ["}, "form": field[1:]}, nil, http.StatusUnprocessableEntity, "Invalid request"},
-		{"too long", url.Values{"file": {strings.Repeat("x", 2<<20)}, "form": field[1:]}, nil, http.StatusRequestEntityTooLarge, ""},
+		{"too long", url.Values{"file": {strings.Repeat("x", 300<<10)}, "form": field[1:]}, nil, http.StatusRequestEntityTooLarge, ""},
 		{"a check", url.Values{"file": {file}, "form": field[1:], "dry": {"1"}}, nil, http.StatusOK, "Nothing was changed"},
 	} {
 		resp, text := v.post("/ui/new", c.form, c.header...)
@@ -210,4 +214,51 @@ func TestLargeClusters(t *testing.T) {
 			t.Errorf("%s: %d requests of the API for 10 hosts, %d for 1,000, %d bytes", path, few, many, size)
 		}
 	}
+}
+
+// TestPagesAtOnce: of one caller two pages are made at a time, and of all eight.
+func TestPagesAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		now, peak := map[string]int{}, map[string]int{}
+		api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+			w.Header().Set("Content-Type", "application/json")
+			if strings.HasSuffix(r.URL.Path, "/self") {
+				_ = json.NewEncoder(w).Encode(v1.Self{ID: token, Name: "x", Role: "auditor"})
+				return
+			}
+			count := func(by int) {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, of := range []string{token, "all"} {
+					now[of] += by
+					peak[of] = max(peak[of], now[of])
+				}
+			}
+			count(1)
+			time.Sleep(10 * time.Second) // sleep: of simulated time
+			count(-1)
+			_, _ = w.Write([]byte(`{"items":[]}`))
+		})
+		pages := ui.New(api, slog.New(slog.DiscardHandler))
+		var group sync.WaitGroup
+		codes := map[int]int{}
+		for i := range 60 {
+			group.Go(func() {
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ui/vms", nil)
+				r.AddCookie(&http.Cookie{Name: "__Host-evenkeel", Value: strconv.Itoa(i % 6)})
+				w := httptest.NewRecorder()
+				pages.ServeHTTP(w, r)
+				mu.Lock()
+				defer mu.Unlock()
+				codes[w.Code]++
+			})
+		}
+		group.Wait()
+		if peak["all"] != 8 || peak["0"] > 2 || codes[http.StatusOK] == 0 || codes[http.StatusTooManyRequests] == 0 || len(codes) != 2 {
+			t.Errorf("at once %v, answers %v", peak, codes)
+		}
+	})
 }

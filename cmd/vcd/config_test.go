@@ -59,6 +59,7 @@ func TestBadConfig(t *testing.T) {
 		{"oidc with a symmetric algorithm", minConfig + "oidc: {issuer: https://id.example.org, clientID: vcctl, algorithms: [HS256], roles: [{group: ops, role: operator}]}\n", []string{"oidc.algorithms: ", "HS256"}},
 		{"a role in a tenant", minConfig + "oidc:\n  issuer: https://id.example.org\n  clientID: vcctl\n  roles:\n    - {group: ops, role: operator}\n    - {group: render-devs, role: admin, tenant: render}\n", []string{"line 9: oidc.roles[1]: ", "is no role in a tenant"}},
 		{"an unknown key of oidc", minConfig + "oidc: {isuer: https://id.example.org}\n", []string{"isuer"}},
+		{"userInfo with ID tokens", minConfig + "oidc: {issuer: https://id.example.org, clientID: vcctl, userInfo: true, roles: [{group: ops, role: operator}]}\n", []string{"oidc.userInfo: ", "access tokens"}},
 		{"an age that is none", minConfig + "oidc: {maxAge: soon}\n", []string{"soon"}},
 		{"oidc on an agent", "name: h1\nagent: true\nadvertise: 192.0.2.11:7480\noidc: {issuer: https://id.example.org, clientID: vcctl, roles: [{group: ops, role: operator}]}\n", []string{"oidc: ", "servers"}},
 		{"pki", minConfig + "pki: {ca: /x}\n", []string{"pki: "}},

@@ -39,6 +39,8 @@ type Person struct {
 // Provider is an issuer that runs until its test ends.
 type Provider struct {
 	Issuer string
+	// API is the audience of access tokens; "": they have none.
+	API    string
 	CAFile string // of its certificate
 
 	server *httptest.Server
@@ -392,6 +394,9 @@ func (s storage) StoreDeviceAuthorization(_ context.Context, clientID, deviceCod
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	s.p.devices[deviceCode] = &op.DeviceAuthorizationState{ClientID: clientID, Expires: expires, Scopes: scopes}
+	if s.p.API != "" {
+		s.p.devices[deviceCode].Audience = []string{s.p.API}
+	}
 	s.p.codes[userCode] = deviceCode
 	return nil
 }
@@ -451,8 +456,8 @@ func (s storage) SaveAuthCode(context.Context, string, string) error            
 func (s storage) DeleteAuthRequest(context.Context, string) error               { return errNotHere }
 func (s storage) TerminateSession(context.Context, string, string) error        { return errNotHere }
 func (s storage) AuthorizeClientIDSecret(context.Context, string, string) error { return errNotHere }
-func (s storage) SetUserinfoFromToken(context.Context, *oidc.UserInfo, string, string, string) error {
-	return errNotHere
+func (s storage) SetUserinfoFromToken(ctx context.Context, u *oidc.UserInfo, _, subject, _ string) error {
+	return s.SetUserinfoFromScopes(ctx, u, subject, ClientID, []string{"groups"})
 }
 func (s storage) SetIntrospectionFromToken(context.Context, *oidc.IntrospectionResponse, string, string, string) error {
 	return errNotHere

@@ -35,6 +35,7 @@ type Endpoints struct {
 	Issuer     string   `json:"issuer"`
 	Keys       string   `json:"jwks_uri"`
 	Token      string   `json:"token_endpoint"`
+	UserInfo   string   `json:"userinfo_endpoint"`
 	Device     string   `json:"device_authorization_endpoint"`
 	Revocation string   `json:"revocation_endpoint"`
 	Scopes     []string `json:"scopes_supported"`
@@ -190,6 +191,25 @@ func Get(ctx context.Context, c *http.Client, at string) ([]byte, error) {
 		return nil, fmt.Errorf("GET %s: %w", at, err)
 	}
 	return body, nil
+}
+
+// UserInfo asks at the userinfo endpoint with an access token (OpenID Connect Core 1.0, section 5.3.1), and returns what it answers.
+func UserInfo(ctx context.Context, c *http.Client, at, token string) (body []byte, status int, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Authorization", "Bearer "+token)
+	resp, err := c.Do(r)
+	if err != nil {
+		return nil, 0, withoutURL(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // read to its end or given up
+	if body, err = io.ReadAll(resp.Body); err != nil {
+		return nil, 0, fmt.Errorf("GET %s: %w", at, err)
+	}
+	return body, resp.StatusCode, nil
 }
 
 // withoutURL is an error of net/http that names method and URL once.

@@ -26,6 +26,7 @@ function busy() {
 
 let looking = false;
 let again = false;
+let pause = 500; // ms between two looks: a page that takes the server long is loaded less often
 async function look() {
   if (looking) {
     again = true;
@@ -35,9 +36,11 @@ async function look() {
   try {
     do {
       again = false;
-      await new Promise((done) => setTimeout(done, 500));
+      await new Promise((done) => setTimeout(done, pause));
       if (document.hidden || busy()) continue;
+      const begun = performance.now();
       const page = await load(location.href);
+      pause = Math.min(Math.max(500, 5 * (performance.now() - begun)), 15000);
       const next = page.getElementById("main");
       if (next && !busy() && next.innerText !== main.innerText) {
         const at = document.activeElement && document.activeElement.id;
