@@ -97,9 +97,15 @@ func (s *Site) Found(ctx context.Context, guest lab.Guest, hosts ...*Host) error
 	if err != nil {
 		return err
 	}
+	ca, err := os.ReadFile(filepath.Join(admin, "ca.pem"))
+	if err != nil {
+		return err
+	}
 	for i, h := range hosts {
 		own := filepath.Join(h.Config(), "root", "evenkeel")
-		if err := os.WriteFile(filepath.Join(own, "admin.token"), token, 0o600); err != nil { // cluster join leaves the rest
+		err := errors.Join(os.MkdirAll(own, 0o700), os.WriteFile(filepath.Join(own, "admin.token"), token, 0o600),
+			os.WriteFile(filepath.Join(own, "ca.pem"), ca, 0o644)) // as cluster join leaves it, unless vcd is of an earlier version
+		if err != nil {
 			return err
 		}
 		var servers []string // its own first: the others while that is away
