@@ -126,3 +126,36 @@ func TestApplyOfTenants(t *testing.T) {
 		x.want(http.StatusUnprocessableEntity, "PUT", at, `{"name":"other","groups":[{"name":"a","cpu":1,"memory":"1GiB"}]}`, "film editor")
 	})
 }
+
+// smallVC is a VC file of one small group, with the terms that its affinity prefers, and a priority.
+func smallVC(name, prefer, priority string) string {
+	if prefer != "" {
+		prefer = `,"affinity":{"prefer":[` + prefer + `]}`
+	}
+	if priority != "" {
+		priority = `,"priority":` + priority
+	}
+	return `{"name":"` + name + `"` + priority + `,"groups":[{"name":"core","count":1,"cpu":0.1,"memory":"256MiB"` + prefer + `}]}`
+}
+
+// A rollback that is sent again with its key gets the first answer, also once the version before the newest is another one. A key is for
+// one version.
+func TestRollbackIsReplayed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 1, 2)
+		at := "/v1/virtual-clusters/again"
+		x.want(202, "PUT", at, smallVC("again", "", ""), "film editor")
+		x.want(202, "PUT", at, strings.ReplaceAll(smallVC("again", "", ""), `0.1`, `0.2`), "film editor")
+		for _, want := range []struct {
+			body   string
+			status int
+		}{{`{}`, 202}, {`{}`, 200}, {`{"version":2}`, 422}, {`{}`, 200}} {
+			if resp, got := x.as("film editor", "POST", at+"/rollback", want.body, "Idempotency-Key", "k1"); resp.StatusCode != want.status {
+				t.Errorf("%s: %s %s, want %d", want.body, resp.Status, got, want.status)
+			}
+		}
+		if spec := x.want(200, "GET", at+"/spec", "", "film editor"); !strings.Contains(spec, `"cpu":0.1`) || !strings.Contains(spec, `"version":3`) {
+			t.Errorf("it is %s", spec)
+		}
+	})
+}

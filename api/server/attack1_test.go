@@ -114,20 +114,6 @@ func TestAttackRollbackHostTerms(t *testing.T) {
 	})
 }
 
-func TestAttackRollbackRetried(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		x := startTenants(t, 1, 2)
-		at := "/v1/virtual-clusters/idem"
-		x.want(202, "PUT", at, attVC("idem", "", ""), "film editor")
-		x.want(202, "PUT", at, strings.ReplaceAll(attVC("idem", "", ""), `0.1`, `0.2`), "film editor")
-		_, _ = x.as("film editor", "POST", at+"/rollback", `{}`, "Idempotency-Key", "k1")
-		resp, got := x.as("film editor", "POST", at+"/rollback", `{}`, "Idempotency-Key", "k1")
-		if resp.StatusCode != 200 {
-			t.Errorf("a retry of a rollback: %s %s", resp.Status, got)
-		}
-	})
-}
-
 func TestAttackSuspendedTenantsToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		x := startTenants(t, 1, 2)

@@ -27,21 +27,43 @@ type Apply struct {
 // Apply creates a VC, or changes the one that there is: all or nothing, as one decision. spec is as the user wrote it. VMs that the
 // change does not concern run on.
 func (c *Service) Apply(ctx context.Context, spec state.VC, how Apply, call Call) (Result, error) {
-	var fields []FieldChange
 	body := struct {
 		Spec state.VC
 		How  Apply
 	}{spec, how}
-	r, err := c.change(ctx, how.Verb, spec.Name, body, call, func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
-		fields = nil
-		if _, there := s.VCNamed(spec.Name); !there && how.Create {
+	return c.apply(ctx, spec.Name, body, how, call, func(*state.Snapshot, state.VC) (state.VCSpec, error) { return state.SpecOf(spec), nil },
+		func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
 			return c.create(ctx, how.Verb, spec, call, s, global)
+		})
+}
+
+// Rollback makes a VC what one of its versions says; number 0 is the one before the newest when it is decided.
+func (c *Service) Rollback(ctx context.Context, name string, number int, how Apply, call Call) (Result, error) {
+	how.Verb, how.Force, how.Create = "rollback", true, false
+	body := struct {
+		Version int
+		How     Apply
+	}{number, how}
+	return c.apply(ctx, name, body, how, call, func(s *state.Snapshot, vc state.VC) (state.VCSpec, error) { return versionOf(s, vc, number) }, nil)
+}
+
+// apply makes the VC of that name what specOf says, and creates it where that may be.
+func (c *Service) apply(ctx context.Context, name string, body any, how Apply, call Call, specOf func(*state.Snapshot, state.VC) (state.VCSpec, error), create decider) (Result, error) {
+	var fields []FieldChange
+	r, err := c.change(ctx, how.Verb, name, body, call, func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
+		fields = nil
+		if _, there := s.VCNamed(name); !there && how.Create {
+			return create(s, global)
 		}
-		vc, err := existing(s, spec.Name, call)
+		vc, err := existing(s, name, call)
 		if err != nil {
 			return admission.Answer{}, true, err
 		}
-		ch, err := changeOf(s, vc, state.SpecOf(spec), how)
+		spec, err := specOf(s, vc)
+		if err != nil {
+			return admission.Answer{}, true, err
+		}
+		ch, err := changeOf(s, vc, spec, how)
 		if err != nil {
 			return admission.Answer{}, true, err
 		}
@@ -63,17 +85,8 @@ func (c *Service) Apply(ctx context.Context, spec state.VC, how Apply, call Call
 	return r, err
 }
 
-// Rollback makes a VC what one of its versions says; number 0 is the one before the newest.
-func (c *Service) Rollback(ctx context.Context, name string, number int, how Apply, call Call) (Result, error) {
-	how.Verb, how.Force, how.Create = "rollback", true, false
-	s, err := c.before(ctx, "rollback "+name)
-	if err != nil {
-		return Result{}, err
-	}
-	vc, err := existing(s, name, call)
-	if err != nil {
-		return Result{}, err
-	}
+// versionOf a VC is the spec of its version of that number; 0 is the one before the newest.
+func versionOf(s *state.Snapshot, vc state.VC, number int) (state.VCSpec, error) {
 	versions := s.VersionsOf(vc.ID)
 	if number == 0 && len(versions) > 1 {
 		number = versions[len(versions)-2].Number
@@ -82,11 +95,11 @@ func (c *Service) Rollback(ctx context.Context, name string, number int, how App
 	if at < 0 {
 		text := "has no version before the newest"
 		if number != 0 {
-			text = fmt.Sprintf("has no version %d (any more); vcctl vc history %s shows them", number, name)
+			text = fmt.Sprintf("has no version %d (any more); vcctl vc history %s shows them", number, vc.Name)
 		}
-		return Result{}, &Invalid{Fields: []FieldError{{Field: "version", Text: "virtual cluster " + name + " " + text, Value: number}}}
+		return state.VCSpec{}, &Invalid{Fields: []FieldError{{Field: "version", Text: "virtual cluster " + vc.Name + " " + text, Value: number}}}
 	}
-	return c.Apply(ctx, versions[at].Spec.On(state.VC{Name: vc.Name}), how, call)
+	return versions[at].Spec, nil
 }
 
 // change of a VC to another spec.
