@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -11,108 +10,6 @@ import (
 	"evenkeel/test/openid"
 	"evenkeel/test/site"
 )
-
-func attVC(name, avoid, priority string) string {
-	a := ""
-	if avoid != "" {
-		a = `,"affinity":{"prefer":[` + avoid + `]}`
-	}
-	p := ""
-	if priority != "" {
-		p = `,"priority":` + priority
-	}
-	return `{"name":"` + name + `"` + p + `,"groups":[{"name":"core","count":1,"cpu":0.1,"memory":"256MiB"` + a + `}]}`
-}
-
-// An operator's rule on a host must not be told to the tenant in a conflict.
-func TestAttackConflictNamesHost(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		x := startTenants(t, 1, 2)
-		at := "/v1/virtual-clusters/conf"
-		x.want(202, "PUT", at, attVC("conf", `"app=a"`, ""), "film editor")
-		x.want(202, "PUT", at+"?tenant=film&edit=true", attVC("conf", `"app=a","host:h1"`, ""), "operator")
-		resp, got := x.as("film editor", "PUT", at, attVC("conf", `"app=b"`, ""))
-		t.Logf("%s %s", resp.Status, got)
-		if strings.Contains(got, "host:") || strings.Contains(got, "@film") {
-			t.Errorf("LEAK conflict")
-		}
-		resp, got = x.as("film editor", "GET", at+"/versions", "")
-		t.Logf("%s %s", resp.Status, got)
-		if strings.Contains(got, "operator") {
-			t.Errorf("LEAK who of the cluster works")
-		}
-	})
-}
-
-// A rule that another list breaks: refused with the value of the field.
-func TestAttackStayingDiskNamesHost(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		x := startTenants(t, 2, 2)
-		at := "/v1/virtual-clusters/disky"
-		file := func(avoid string) string {
-			return `{"name":"disky","groups":[{"name":"core","count":1,"cpu":0.1,"memory":"256MiB","labels":{"app":"db"},"disk":{"size":"1GiB"},"affinity":{"avoid":[` + avoid + `]}},` +
-				`{"name":"db","count":2,"cpu":0.1,"memory":"256MiB","labels":{"app":"db"}}]}`
-		}
-		body := x.want(202, "PUT", at, file(`"app=x"`), "film editor")
-		var r v1.Result
-		must(t, json.Unmarshal([]byte(body), &r))
-		x.want(200, "GET", "/v1/operations/"+r.Operation.ID+"?wait=60s", "", "film editor")
-		var vm v1.VM
-		must(t, json.Unmarshal([]byte(x.want(200, "GET", "/v1/vms/disky-core-0?tenant=film", "", "operator")), &vm))
-		other := map[string]string{"h1": "h2", "h2": "h1"}[vm.Host]
-		resp, got := x.as("operator", "PUT", at+"?tenant=film&edit=true", file(`"app=x","host:`+other+`"`))
-		t.Logf("%s %s", resp.Status, got)
-		for _, q := range []string{"?force=true", "?edit=true"} {
-			resp, got = x.as("film editor", "PUT", at+q, file(`"app=x","app=db"`))
-			t.Logf("%s %s", resp.Status, got)
-			if strings.Contains(got, "host:") {
-				t.Errorf("LEAK in value")
-			}
-		}
-	})
-}
-
-// A tenant goes back to a priority that it may not give.
-func TestAttackRollbackPriority(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		x := startTenants(t, 1, 2)
-		at := "/v1/virtual-clusters/prio"
-		x.want(202, "PUT", at+"?tenant=film", attVC("prio", `"host:h1"`, "50"), "operator")
-		x.want(202, "PUT", at+"?tenant=film", attVC("prio", "", "0"), "operator")
-		x.want(422, "PUT", at, attVC("prio", "", "50"), "film editor")
-		resp, got := x.as("film editor", "POST", at+"/rollback", `{"version":1}`, "Idempotency-Key", "k1")
-		t.Logf("%s %s", resp.Status, got)
-		spec := x.want(200, "GET", at+"/spec?tenant=film", "", "operator")
-		t.Log(spec)
-		if strings.Contains(spec, `"priority":50`) {
-			t.Errorf("ESCALATION: a tenant's editor has priority 50")
-		}
-	})
-}
-
-// A group that is removed and comes back by a rollback has the operator's old rule on hosts.
-func TestAttackRollbackHostTerms(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		x := startTenants(t, 1, 2)
-		at := "/v1/virtual-clusters/back"
-		x.want(202, "PUT", at+"?tenant=film", attVC("back", `"host:h1"`, ""), "operator")
-		x.want(202, "PUT", at+"?tenant=film", attVC("back", "", ""), "operator")
-		resp, got := x.as("film editor", "PUT", at+"?force=true", strings.ReplaceAll(attVC("back", "", ""), `"core"`, `"other"`))
-		t.Logf("%s %s", resp.Status, got)
-		for range 30 {
-			resp, got = x.as("film editor", "POST", at+"/rollback", `{"version":1}`)
-			if resp.StatusCode == http.StatusAccepted {
-				break
-			}
-			x.want(200, "GET", "/v1/migrations?wait=2s", "", "film editor")
-		}
-		t.Logf("%s %s", resp.Status, got)
-		spec := x.want(200, "GET", at+"/spec?tenant=film", "", "operator")
-		if strings.Contains(spec, "host:h1") {
-			t.Errorf("ESCALATION: the rule on hosts is back: %s", spec)
-		}
-	})
-}
 
 func TestAttackSuspendedTenantsToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
