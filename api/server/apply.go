@@ -126,6 +126,9 @@ func (x scopedView) versions(ctx context.Context, name string, versions []state.
 	out := []v1.VCVersion{}
 	for i, v := range versions {
 		to := v1.VCVersion{Number: v.Number, At: v.At, Verb: v.Verb, By: v.By}
+		if x.restricted && v.By != "" && v.ByTenant != x.tenant {
+			to.By = "an operator"
+		}
 		to.Spec, to.Hidden = x.file(ctx, name, v.Spec)
 		if i > 0 && versions[i-1].Number == v.Number-1 {
 			to.Changes = x.fieldChanges(leader.Differences(versions[i-1].Spec, v.Spec))

@@ -228,3 +228,20 @@ func TestRefusedApplyTellsNoHosts(t *testing.T) {
 		}
 	})
 }
+
+// A tenant sees who of its own made a version, and of others that an operator did. Operators see who it was.
+func TestVersionsNameTheTenantsOwn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 1, 2)
+		at := "/v1/virtual-clusters/made"
+		x.want(202, "PUT", at, smallVC("made", "", ""), "film editor")
+		x.want(202, "PUT", at+"?tenant=film", smallVC("made", `"app=a"`, ""), "operator")
+		for _, c := range []struct{ query, caller, first, second string }{{"", "film viewer", "film-editor (token:", "an operator"}, {"?tenant=film", "auditor", "film-editor (token:", "operator (token:"}} {
+			var got v1.List[v1.VCVersion]
+			must(t, json.Unmarshal([]byte(x.want(200, "GET", at+"/versions"+c.query, "", c.caller)), &got))
+			if len(got.Items) != 2 || !strings.HasPrefix(got.Items[0].By, c.first) || !strings.HasPrefix(got.Items[1].By, c.second) {
+				t.Errorf("%s: %+v", c.caller, got.Items)
+			}
+		}
+	})
+}
