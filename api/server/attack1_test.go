@@ -79,33 +79,3 @@ func TestAttackOwnerDrawsPerson(t *testing.T) {
 		}
 	})
 }
-
-// Groups that are removed count nothing while their VMs still stop.
-func TestAttackQuotaByRenaming(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		x := startTenants(t, 1, 2)
-		at := "/v1/virtual-clusters/ren"
-		x.want(200, "PATCH", "/v1/quotas/film", `{"limits":{"vms":"3","vcs":"2","cloudInitBytes":"2000"}}`, "operator")
-		file := func(g, data string) string {
-			return `{"name":"ren","groups":[{"name":"` + g + `","count":1,"cpu":0.05,"memory":"64MiB","cloudInit":{"userData":"` + data + `"}}]}`
-		}
-		x.want(202, "PUT", at, file("a", "#cloud-config\\n"), "film editor")
-		most := 0
-		for i, g := range []string{"b", "c", "d", "e", "f", "g", "h"} {
-			resp, got := x.as("film editor", "PUT", at+"?force=true", file(g, "#cloud-config\\n#"+strings.Repeat(g, 1000)))
-			var vms v1.List[v1.VM]
-			must(t, json.Unmarshal([]byte(x.want(200, "GET", "/v1/vms", "", "film viewer")), &vms))
-			most = max(most, len(vms.Items))
-			t.Log(i, resp.Status, len(vms.Items), got[:min(len(got), 200)])
-		}
-		t.Logf("VMs at once: %d with a quota of 3", most)
-		if most > 3 {
-			t.Errorf("OVER QUOTA %d", most)
-		}
-		versions := x.want(200, "GET", at+"/versions", "", "film editor")
-		t.Logf("versions have %d bytes with a quota of 2000 bytes of cloud-init data", len(versions))
-		if spec := x.want(200, "GET", at+"/versions?tenant=film", "", "operator"); strings.Contains(spec, "#cloud") {
-			t.Error("LEAK to operator")
-		}
-	})
-}
