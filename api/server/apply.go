@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -55,7 +56,7 @@ func (s *Server) registerApply(api huma.API) {
 				if err != nil {
 					return leader.Result{}, err
 				}
-				how.KeepHostTerms, how.KeepCloudInit = x.restricted, !x.readsSecrets(principalOf(ctx))
+				how.OfTenant, how.KeepCloudInit = x.restricted, !x.readsSecrets(principalOf(ctx))
 				return s.cluster.Apply(ctx, vc, how, call)
 			})
 		})
@@ -72,7 +73,7 @@ func (s *Server) registerApply(api huma.API) {
 				return nil, err
 			}
 			return s.result(ctx, "rollback", in.TenantParams, in.Name, in.CallParams, func(ctx context.Context, x scopedView, full string, call leader.Call) (leader.Result, error) {
-				return s.cluster.Rollback(ctx, full, req.Version, leader.Apply{Restart: req.Restart, KeepHostTerms: x.restricted}, call)
+				return s.cluster.Rollback(ctx, full, req.Version, leader.Apply{Restart: req.Restart, OfTenant: x.restricted}, call)
 			})
 		})
 	get(api, route{"getVirtualClusterSpec", base + "/spec", tagVC, "Get the VC file of a virtual cluster",
@@ -125,6 +126,9 @@ func (x scopedView) versions(ctx context.Context, name string, versions []state.
 	out := []v1.VCVersion{}
 	for i, v := range versions {
 		to := v1.VCVersion{Number: v.Number, At: v.At, Verb: v.Verb, By: v.By}
+		if x.restricted && v.By != "" && v.ByTenant != x.tenant {
+			to.By = "an operator"
+		}
 		to.Spec, to.Hidden = x.file(ctx, name, v.Spec)
 		if i > 0 && versions[i-1].Number == v.Number-1 {
 			to.Changes = x.fieldChanges(leader.Differences(versions[i-1].Spec, v.Spec))
@@ -209,6 +213,20 @@ func (x scopedView) fieldChanges(in []leader.FieldChange) []v1.FieldChange {
 			continue
 		}
 		out = append(out, to)
+	}
+	return out
+}
+
+// conflicts are an error with the values of its fields as the tenant wrote them; another error stays as it is.
+func (x scopedView) conflicts(err error) error {
+	var in *leader.Conflicts
+	if !errors.As(err, &in) {
+		return err
+	}
+	out := &leader.Conflicts{Fields: slices.Clone(in.Fields)}
+	for i := range out.Fields {
+		f := &out.Fields[i]
+		f.Was, f.Now, f.Mine = x.termsText(f.Field, f.Was), x.termsText(f.Field, f.Now), x.termsText(f.Field, f.Mine)
 	}
 	return out
 }

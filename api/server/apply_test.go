@@ -126,3 +126,122 @@ func TestApplyOfTenants(t *testing.T) {
 		x.want(http.StatusUnprocessableEntity, "PUT", at, `{"name":"other","groups":[{"name":"a","cpu":1,"memory":"1GiB"}]}`, "film editor")
 	})
 }
+
+// smallVC is a VC file of one small group, with the terms that its affinity prefers, and a priority.
+func smallVC(name, prefer, priority string) string {
+	if prefer != "" {
+		prefer = `,"affinity":{"prefer":[` + prefer + `]}`
+	}
+	if priority != "" {
+		priority = `,"priority":` + priority
+	}
+	return `{"name":"` + name + `"` + priority + `,"groups":[{"name":"core","count":1,"cpu":0.1,"memory":"256MiB"` + prefer + `}]}`
+}
+
+// A rollback that is sent again with its key gets the first answer, also once the version before the newest is another one. A key is for
+// one version.
+func TestRollbackIsReplayed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 1, 2)
+		at := "/v1/virtual-clusters/again"
+		x.want(202, "PUT", at, smallVC("again", "", ""), "film editor")
+		x.want(202, "PUT", at, strings.ReplaceAll(smallVC("again", "", ""), `0.1`, `0.2`), "film editor")
+		for _, want := range []struct {
+			body   string
+			status int
+		}{{`{}`, 202}, {`{}`, 200}, {`{"version":2}`, 422}, {`{}`, 200}} {
+			if resp, got := x.as("film editor", "POST", at+"/rollback", want.body, "Idempotency-Key", "k1"); resp.StatusCode != want.status {
+				t.Errorf("%s: %s %s, want %d", want.body, resp.Status, got, want.status)
+			}
+		}
+		if spec := x.want(200, "GET", at+"/spec", "", "film editor"); !strings.Contains(spec, `"cpu":0.1`) || !strings.Contains(spec, `"version":3`) {
+			t.Errorf("it is %s", spec)
+		}
+	})
+}
+
+// A tenant's rollback gives no priority above that which the tenant may give, and no rule on hosts to a group that is not there now. What
+// is in force stays.
+func TestRollbackGivesNoMoreThanTheTenantMay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 2, 2)
+		at := "/v1/virtual-clusters/back"
+		x.want(202, "PUT", at+"?tenant=film", smallVC("back", `"host:h1"`, "50"), "operator")
+		x.want(202, "PUT", at+"?tenant=film&force=true", smallVC("back", `"host:h2"`, "50"), "operator")
+		x.want(202, "PUT", at+"?tenant=film&force=true", smallVC("back", `"app=a","host:h2"`, "50"), "operator")
+		x.want(202, "POST", at+"/rollback", `{"version":1}`, "film editor")
+		if spec := x.want(200, "GET", at+"/spec?tenant=film", "", "operator"); !strings.Contains(spec, "host:h2") || strings.Contains(spec, "host:h1") || !strings.Contains(spec, `"priority":50`) {
+			t.Errorf("what is in force did not stay: %s", spec)
+		}
+		x.want(200, "PUT", at, smallVC("back", "", "50"), "film editor")
+		x.want(202, "PUT", at+"?tenant=film&force=true", smallVC("back", "", ""), "operator")
+		if got := x.want(422, "POST", at+"/rollback", `{"version":1}`, "film editor"); !strings.Contains(got, `"field":"priority"`) {
+			t.Errorf("a priority of 50: %s", got)
+		}
+		x.want(202, "PUT", at+"?tenant=film&force=true", smallVC("back", `"host:h1"`, ""), "operator") // version 6
+		x.want(202, "PUT", at+"?force=true", strings.ReplaceAll(smallVC("back", "", ""), `"core"`, `"other"`), "film editor")
+		status := 0
+		for range 30 {
+			resp, _ := x.as("film editor", "POST", at+"/rollback", `{"version":6}`)
+			if status = resp.StatusCode; status == http.StatusAccepted {
+				break
+			}
+			x.want(200, "GET", "/v1/migrations?wait=2s", "", "film editor")
+		}
+		if spec := x.want(200, "GET", at+"/spec?tenant=film", "", "operator"); status != 202 || !strings.Contains(spec, `"core"`) || strings.Contains(spec, "host:") {
+			t.Errorf("%d: the rule on hosts is back: %s", status, spec)
+		}
+	})
+}
+
+// What an apply refuses tells a tenant no rule that names hosts, and no label but as it wrote it. Such a rule is in no conflict.
+func TestRefusedApplyTellsNoHosts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 2, 2)
+		at := "/v1/virtual-clusters/conf"
+		x.want(202, "PUT", at, smallVC("conf", `"app=a"`, ""), "film editor")
+		x.want(202, "PUT", at+"?tenant=film&edit=true", smallVC("conf", `"app=a","host:h1"`, ""), "operator")
+		x.want(202, "PUT", at, smallVC("conf", `"app=b"`, ""), "film editor")
+		if spec := x.want(200, "GET", at+"/spec?tenant=film", "", "operator"); !strings.Contains(spec, `["app=b","host:h1"]`) {
+			t.Errorf("the operator's rule is gone: %s", spec)
+		}
+		x.want(202, "PUT", at+"?tenant=film&edit=true", smallVC("conf", `"app=c","host:h1"`, ""), "operator")
+		got := x.want(409, "PUT", at, smallVC("conf", `"app=d"`, ""), "film editor")
+		if strings.Contains(got, "host:") || strings.Contains(got, "@film") || !strings.Contains(got, "was app=b in the last file, is app=c now, and app=d in this one") {
+			t.Errorf("a conflict: %s", got)
+		}
+
+		at = "/v1/virtual-clusters/disky"
+		file := func(avoid string) string {
+			return `{"name":"disky","groups":[{"name":"core","count":1,"cpu":0.1,"memory":"256MiB","labels":{"app":"db"},"disk":{"size":"1GiB"},"affinity":{"avoid":[` + avoid + `]}},` +
+				`{"name":"db","count":2,"cpu":0.1,"memory":"256MiB","labels":{"app":"db"}}]}`
+		}
+		var r v1.Result
+		must(t, json.Unmarshal([]byte(x.want(202, "PUT", at, file(`"app=x"`), "film editor")), &r))
+		x.want(200, "GET", "/v1/operations/"+r.Operation.ID+"?wait=60s", "", "film editor")
+		var vm v1.VM
+		must(t, json.Unmarshal([]byte(x.want(200, "GET", "/v1/vms/disky-core-0?tenant=film", "", "operator")), &vm))
+		other := map[string]string{"h1": "h2", "h2": "h1"}[vm.Host]
+		x.want(202, "PUT", at+"?tenant=film&edit=true", file(`"app=x","host:`+other+`"`), "operator")
+		if got := x.want(422, "PUT", at+"?edit=true", file(`"app=x","app=db"`), "film editor"); strings.Contains(got, "host:") || strings.Contains(got, "@film") {
+			t.Errorf("a disk that stays: %s", got)
+		}
+	})
+}
+
+// A tenant sees who of its own made a version, and of others that an operator did. Operators see who it was.
+func TestVersionsNameTheTenantsOwn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 1, 2)
+		at := "/v1/virtual-clusters/made"
+		x.want(202, "PUT", at, smallVC("made", "", ""), "film editor")
+		x.want(202, "PUT", at+"?tenant=film", smallVC("made", `"app=a"`, ""), "operator")
+		for _, c := range []struct{ query, caller, first, second string }{{"", "film viewer", "film-editor (token:", "an operator"}, {"?tenant=film", "auditor", "film-editor (token:", "operator (token:"}} {
+			var got v1.List[v1.VCVersion]
+			must(t, json.Unmarshal([]byte(x.want(200, "GET", at+"/versions"+c.query, "", c.caller)), &got))
+			if len(got.Items) != 2 || !strings.HasPrefix(got.Items[0].By, c.first) || !strings.HasPrefix(got.Items[1].By, c.second) {
+				t.Errorf("%s: %+v", c.caller, got.Items)
+			}
+		}
+	})
+}

@@ -252,7 +252,8 @@ func problemOfChange(err error) *problem {
 	case errors.As(err, &restarts):
 		return withFields(newProblem(http.StatusConflict, v1.ProblemRestart, restarts.Error()), restarts.Fields)
 	case errors.As(err, &merged):
-		return withFields(newProblem(http.StatusConflict, v1.ProblemConflict, merged.Error()), merged.Fields)
+		fields := each(merged.Fields, func(f leader.Conflict) leader.FieldError { return leader.FieldError{Field: f.Field, Text: f.Says()} })
+		return withFields(newProblem(http.StatusConflict, v1.ProblemConflict, merged.Error()), fields)
 	}
 	return nil
 }

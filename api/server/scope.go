@@ -33,7 +33,7 @@ type scope struct {
 	// since is the index of the log at which the tenant was made; 0 for the default one. What is older was of a tenant of that name
 	// that was deleted.
 	since uint64
-	// maxPriority that a restricted request may give a virtual cluster.
+	// maxPriority that a restricted request may give a virtual cluster which has no higher one.
 	maxPriority int
 }
 
@@ -279,7 +279,8 @@ func imageFor(p *principal) func(state.Image) v1.Image {
 func (x scopedView) spec(in v1.VirtualClusterSpec) (state.VC, error) {
 	vc := specOf(in)
 	vc.Name = x.full(vc.Name)
-	if x.restricted && vc.Priority > x.maxPriority {
+	old, _ := x.v.VCNamed(vc.Name)
+	if x.restricted && vc.Priority > max(x.maxPriority, old.Priority) {
 		return vc, &v1.Invalid{Fields: []v1.FieldError{{Field: "priority", Message: fmt.Sprintf("must be at most %d in this tenant", x.maxPriority), Value: vc.Priority}}}
 	}
 	for i := range vc.Groups {

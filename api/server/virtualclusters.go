@@ -159,7 +159,7 @@ func (s *Server) result(ctx context.Context, verb string, t TenantParams, name s
 	r, err := do(bounded, x, full, call)
 	s.metrics.admission(verb, r, err)
 	if err != nil {
-		return nil, s.fail(ctx, err)
+		return nil, s.fail(ctx, x.conflicts(err))
 	}
 	if x.v, err = s.cluster.View(bounded, true); err != nil { // what was just done is known here
 		return nil, s.fail(ctx, err)

@@ -16,8 +16,9 @@ type Apply struct {
 	Verb    string // apply (default), edit, rollback
 	Restart bool   // running VMs that must restart for it may
 	Force   bool   // overwrite what others changed since the last file
-	// KeepHostTerms: the caller neither sees nor writes rules that name hosts; those that the VC has stay.
-	KeepHostTerms bool
+	// OfTenant: the caller is of the VC's tenant. It neither sees nor writes rules that name hosts: those that groups have stay. It gives
+	// no priority above that which its tenant may give, or the VC has.
+	OfTenant bool
 	// KeepCloudInit: the caller does not see cloud-init data; a group without it in the file keeps what it has.
 	KeepCloudInit bool
 	// Create: a VC that is not there is created.
@@ -27,21 +28,43 @@ type Apply struct {
 // Apply creates a VC, or changes the one that there is: all or nothing, as one decision. spec is as the user wrote it. VMs that the
 // change does not concern run on.
 func (c *Service) Apply(ctx context.Context, spec state.VC, how Apply, call Call) (Result, error) {
-	var fields []FieldChange
 	body := struct {
 		Spec state.VC
 		How  Apply
 	}{spec, how}
-	r, err := c.change(ctx, how.Verb, spec.Name, body, call, func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
-		fields = nil
-		if _, there := s.VCNamed(spec.Name); !there && how.Create {
+	return c.apply(ctx, spec.Name, body, how, call, func(*state.Snapshot, state.VC) (state.VCSpec, error) { return state.SpecOf(spec), nil },
+		func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
 			return c.create(ctx, how.Verb, spec, call, s, global)
+		})
+}
+
+// Rollback makes a VC what one of its versions says; number 0 is the one before the newest when it is decided.
+func (c *Service) Rollback(ctx context.Context, name string, number int, how Apply, call Call) (Result, error) {
+	how.Verb, how.Force, how.Create = "rollback", true, false
+	body := struct {
+		Version int
+		How     Apply
+	}{number, how}
+	return c.apply(ctx, name, body, how, call, func(s *state.Snapshot, vc state.VC) (state.VCSpec, error) { return versionOf(s, vc, number) }, nil)
+}
+
+// apply makes the VC of that name what specOf says, and creates it where that may be.
+func (c *Service) apply(ctx context.Context, name string, body any, how Apply, call Call, specOf func(*state.Snapshot, state.VC) (state.VCSpec, error), create decider) (Result, error) {
+	var fields []FieldChange
+	r, err := c.change(ctx, how.Verb, name, body, call, func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
+		fields = nil
+		if _, there := s.VCNamed(name); !there && how.Create {
+			return create(s, global)
 		}
-		vc, err := existing(s, spec.Name, call)
+		vc, err := existing(s, name, call)
 		if err != nil {
 			return admission.Answer{}, true, err
 		}
-		ch, err := changeOf(s, vc, state.SpecOf(spec), how)
+		spec, err := specOf(s, vc)
+		if err != nil {
+			return admission.Answer{}, true, err
+		}
+		ch, err := changeOf(s, vc, spec, how)
 		if err != nil {
 			return admission.Answer{}, true, err
 		}
@@ -63,17 +86,8 @@ func (c *Service) Apply(ctx context.Context, spec state.VC, how Apply, call Call
 	return r, err
 }
 
-// Rollback makes a VC what one of its versions says; number 0 is the one before the newest.
-func (c *Service) Rollback(ctx context.Context, name string, number int, how Apply, call Call) (Result, error) {
-	how.Verb, how.Force, how.Create = "rollback", true, false
-	s, err := c.before(ctx, "rollback "+name)
-	if err != nil {
-		return Result{}, err
-	}
-	vc, err := existing(s, name, call)
-	if err != nil {
-		return Result{}, err
-	}
+// versionOf a VC is the spec of its version of that number; 0 is the one before the newest.
+func versionOf(s *state.Snapshot, vc state.VC, number int) (state.VCSpec, error) {
 	versions := s.VersionsOf(vc.ID)
 	if number == 0 && len(versions) > 1 {
 		number = versions[len(versions)-2].Number
@@ -82,11 +96,11 @@ func (c *Service) Rollback(ctx context.Context, name string, number int, how App
 	if at < 0 {
 		text := "has no version before the newest"
 		if number != 0 {
-			text = fmt.Sprintf("has no version %d (any more); vcctl vc history %s shows them", number, name)
+			text = fmt.Sprintf("has no version %d (any more); vcctl vc history %s shows them", number, vc.Name)
 		}
-		return Result{}, &Invalid{Fields: []FieldError{{Field: "version", Text: "virtual cluster " + name + " " + text, Value: number}}}
+		return state.VCSpec{}, &Invalid{Fields: []FieldError{{Field: "version", Text: "virtual cluster " + vc.Name + " " + text, Value: number}}}
 	}
-	return c.Apply(ctx, versions[at].Spec.On(state.VC{Name: vc.Name}), how, call)
+	return versions[at].Spec, nil
 }
 
 // change of a VC to another spec.
@@ -114,9 +128,6 @@ func changeOf(s *state.Snapshot, vc state.VC, mine state.VCSpec, how Apply) (*ch
 		return nil, &Busy{"virtual cluster " + vc.Name + " is being deleted"}
 	}
 	now, base := s.Written(vc)
-	if how.KeepHostTerms {
-		mine = keepHostTerms(mine, now)
-	}
 	if how.Verb != "apply" {
 		base = nil
 	}
@@ -128,9 +139,19 @@ func changeOf(s *state.Snapshot, vc state.VC, mine state.VCSpec, how Apply) (*ch
 			}
 		}
 	}
-	merged, kept, err := merge(base, now, mine, how.Force)
+	merging := merge
+	if how.OfTenant {
+		merging = mergeOfTenant
+	}
+	merged, kept, err := merging(base, now, mine, how.Force)
 	if err != nil {
 		return nil, err
+	}
+	if how.OfTenant {
+		if err := priorityAllowed(s, vc, merged.Priority); err != nil {
+			return nil, err
+		}
+		mine = withHostTerms(mine, now)
 	}
 	ch := &change{spec: merged, file: mine, fields: differences(&now, &merged), restart: map[string]bool{}}
 	if ch.differs = len(ch.fields) > 0; !ch.differs {
@@ -141,11 +162,18 @@ func changeOf(s *state.Snapshot, vc state.VC, mine state.VCSpec, how Apply) (*ch
 		return nil, err
 	}
 	meta, _ := s.Meta()
-	next, err := complete(s, meta.Settings, keepDefaults(vc, now, merged).On(vc))
+	next := keepDefaults(vc, now, merged)
+	if how.OfTenant { // the others' rules were checked when they came; what they name may be gone since
+		next = withHostTerms(next, state.VCSpec{})
+	}
+	full, err := complete(s, meta.Settings, next.On(vc))
 	if err != nil {
 		return nil, err
 	}
-	if ch.next, err = withRemoved(s, vc, next); err != nil {
+	if how.OfTenant {
+		full.Groups = withHostTerms(state.VCSpec{Groups: full.Groups}, now).Groups
+	}
+	if ch.next, err = withRemoved(s, vc, full); err != nil {
 		return nil, err
 	}
 	if err := vmNamesFree(s, ch.next); err != nil {
@@ -161,17 +189,35 @@ func changeOf(s *state.Snapshot, vc state.VC, mine state.VCSpec, how Apply) (*ch
 	return ch, nil
 }
 
-// keepHostTerms gives the groups of a spec the rules that name hosts which they have now, and no others.
-func keepHostTerms(mine, now state.VCSpec) state.VCSpec {
-	mine = mine.Clone()
-	for i := range mine.Groups {
-		g := &mine.Groups[i]
-		old := groupOf(&now, g.Name)
-		if old == nil {
-			continue
+// mergeOfTenant is merge for a caller that knows nothing of rules that name hosts: they conflict with nothing, and groups keep theirs.
+func mergeOfTenant(base *state.VCSpec, now, mine state.VCSpec, force bool) (out state.VCSpec, kept []FieldChange, err error) {
+	without := func(s state.VCSpec) state.VCSpec { return withHostTerms(s, state.VCSpec{}) }
+	if base != nil {
+		bare := without(*base)
+		base = &bare
+	}
+	out, kept, err = merge(base, without(now), without(mine), force)
+	return withHostTerms(out, now), kept, err
+}
+
+// priorityAllowed refuses a priority that a VC neither has nor may get from its tenant.
+func priorityAllowed(s *state.Snapshot, vc state.VC, priority int) error {
+	name, _ := state.SplitName(vc.Name)
+	if t, _ := s.Tenant(name); priority > max(t.MaxPriority, vc.Priority) {
+		return &Invalid{Fields: []FieldError{{Field: "priority", Text: fmt.Sprintf("must be at most %d in this tenant", t.MaxPriority), Value: priority}}}
+	}
+	return nil
+}
+
+// withHostTerms gives the groups of a spec the rules that name hosts which those of another spec have, and no others.
+func withHostTerms(spec, from state.VCSpec) state.VCSpec {
+	spec = spec.Clone()
+	for i := range spec.Groups {
+		a, has := &spec.Groups[i].Affinity, state.Affinity{}
+		if old := groupOf(&from, spec.Groups[i].Name); old != nil {
+			has = old.Affinity
 		}
-		a := &g.Affinity
-		for _, terms := range []struct{ to, from *[]string }{{&a.Require, &old.Affinity.Require}, {&a.Prefer, &old.Affinity.Prefer}, {&a.Avoid, &old.Affinity.Avoid}} {
+		for _, terms := range []struct{ to, from *[]string }{{&a.Require, &has.Require}, {&a.Prefer, &has.Prefer}, {&a.Avoid, &has.Avoid}} {
 			*terms.to = slices.DeleteFunc(slices.Clone(*terms.to), ofHost)
 			for _, term := range *terms.from {
 				if ofHost(term) {
@@ -180,7 +226,7 @@ func keepHostTerms(mine, now state.VCSpec) state.VCSpec {
 			}
 		}
 	}
-	return mine
+	return spec
 }
 
 func ofHost(term string) bool { return strings.HasPrefix(term, "host:") }
@@ -269,7 +315,7 @@ func (e *NeedsRestart) Error() string {
 func (ch *change) assess(s *state.Snapshot, vc state.VC, how Apply) error {
 	var bad faults
 	misplaced := placement.Misplaced(s, ch.next)
-	if how.KeepHostTerms {
+	if how.OfTenant {
 		for id := range misplaced { // hosts and rules of others are not for it
 			misplaced[id] = "as its rules have it"
 		}
@@ -401,7 +447,7 @@ func (t *touch) rules(f *FieldChange, vc state.VC, misplaced, before map[string]
 		switch {
 		case why == "" || before[vm.ID] != "" || vc.Goal != state.GoalRun:
 		case placement.KeepsPlace(t.s, *t.next):
-			bad.add(f.Field, f.To, "VM %s may not be where it is, %s; its disk lies there: leave the rule out, or add a group of another name that has it", vm.Name, why)
+			bad.add(f.Field, "", "VM %s may not be where it is, %s; its disk lies there: leave the rule out, or add a group of another name that has it", vm.Name, why)
 		default:
 			f.Effect, f.VMs = EffectRestart, append(f.VMs, VMEffect{vm.Name, "may not be " + why})
 		}

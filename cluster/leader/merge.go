@@ -9,13 +9,28 @@ import (
 )
 
 // Conflicts says that a file changes fields which others have changed, too, since the last file was applied.
-type Conflicts struct{ Fields []FieldError }
+type Conflicts struct{ Fields []Conflict }
+
+// Conflict is a field that the file and others changed.
+type Conflict struct {
+	Field          string
+	Was, Now, Mine string // in the last file, in force and in this file; "" = left out
+	Text           string // what is said of a group as a whole; "" of a field
+}
+
+// Says what the conflict is.
+func (c Conflict) Says() string {
+	if c.Text != "" {
+		return c.Text
+	}
+	return fmt.Sprintf("was %s in the last file, is %s now, and %s in this one", orDefault(c.Was), orDefault(c.Now), orDefault(c.Mine))
+}
 
 // Error implements error.
 func (e *Conflicts) Error() string {
 	parts := make([]string, len(e.Fields))
 	for i, f := range e.Fields {
-		parts[i] = f.Field + " " + f.Text
+		parts[i] = f.Field + " " + f.Says()
 	}
 	return "the file and others changed the same fields since the last file was applied: " + strings.Join(parts, "; ") +
 		"; get the spec as it is now (vcctl vc get NAME -o yaml) and make the change in it, or overwrite with --force"
@@ -75,12 +90,12 @@ func merge(base *state.VCSpec, now, mine state.VCSpec, force bool) (out state.VC
 
 type merger struct {
 	kept      []FieldChange
-	conflicts []FieldError
+	conflicts []Conflict
 	gone      []string // groups that others removed
 }
 
-func (m *merger) conflict(field, format string, args ...any) {
-	m.conflicts = append(m.conflicts, FieldError{Field: field, Text: fmt.Sprintf(format, args...)})
+func (m *merger) conflict(field, text string) {
+	m.conflicts = append(m.conflicts, Conflict{Field: field, Text: text})
 }
 
 // removed handles a group of the file that another removed.
@@ -106,7 +121,7 @@ func mergeField[T any](m *merger, f specField[T], at string, of sides[T], out *T
 	default:
 		c := shown(FieldChange{Field: at + f.name, From: theirs, To: own})
 		was := shown(FieldChange{Field: at + f.name, From: was}).From
-		m.conflict(at+f.name, "was %s in the last file, is %s now, and %s in this one", orDefault(was), orDefault(c.From), orDefault(c.To))
+		m.conflicts = append(m.conflicts, Conflict{Field: at + f.name, Was: was, Now: c.From, Mine: c.To})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"evenkeel/cluster/state"
 )
@@ -45,7 +46,7 @@ func TestMerge(t *testing.T) {
 			continue
 		}
 		if conflicts != nil {
-			if fields := names(conflicts.Fields, func(f FieldError) string { return f.Field }); !slices.Equal(fields, c.conflicts) {
+			if fields := names(conflicts.Fields, func(f Conflict) string { return f.Field }); !slices.Equal(fields, c.conflicts) {
 				t.Errorf("%s: conflicts %v, want %v", name, fields, c.conflicts)
 			}
 			continue
@@ -64,4 +65,41 @@ func names[T any](in []T, of func(T) string) (out []string) {
 		out = append(out, of(x))
 	}
 	return out
+}
+
+// A tenant changes a VC whose rule of an operator names a host that is gone since: the rule stays and is not checked again. An operator's
+// file that names it is refused.
+func TestRuleOnAHostThatIsGone(t *testing.T) {
+	st := state.New()
+	vc := state.VC{ID: "1", Name: "film/a", OnFull: state.Queue, OnHostLoss: state.KeepOnLoss, Goal: state.GoalStop, Groups: []state.Group{{Name: "g", Count: 1, CPU: 1, VCPUs: 1,
+		Memory: 1 << 30, MemoryMin: 1 << 30, Image: "tiny", Role: "core", Affinity: state.Affinity{Avoid: []string{"host:gone"}}}}}
+	for i, c := range []struct {
+		kind state.Kind
+		body any
+	}{
+		{state.KindInit, state.Init{ID: "c", Settings: state.Settings{OnFull: state.Queue, MaxVMs: 64}}},
+		{state.KindImagePut, state.Image{Name: "tiny", Kind: state.KernelImage, File: "/images/tiny"}},
+		{state.KindTenantPut, state.TenantPut{Tenant: state.Tenant{Name: "film", Salt: "ab"}}},
+		{state.KindPlan, state.Plan{Basis: 3, Verb: "created", VC: &vc}},
+	} {
+		entry, err := state.Encode(c.kind, time.Unix(0, 0), c.body)
+		if err == nil {
+			err = st.Apply(uint64(i)+1, entry)
+		}
+		if err != nil {
+			t.Fatal(c.kind, err)
+		}
+	}
+	s := st.Snapshot()
+	mine := state.SpecOf(vc).Clone()
+	mine.Groups[0].CPU, mine.Groups[0].Affinity.Avoid = 0.5, nil
+	ch, err := changeOf(s, vc, mine, Apply{Verb: "edit", OfTenant: true})
+	if err != nil || !slices.Equal(ch.next.Groups[0].Affinity.Avoid, []string{"host:gone"}) || !slices.Equal(ch.spec.Groups[0].Affinity.Avoid, []string{"host:gone"}) {
+		t.Errorf("%+v, %v", ch, err)
+	}
+	mine.Groups[0].Affinity.Avoid = []string{"host:gone"}
+	var invalid *Invalid
+	if _, err := changeOf(s, vc, mine, Apply{Verb: "edit"}); !errors.As(err, &invalid) {
+		t.Errorf("an operator's file: %v", err)
+	}
 }

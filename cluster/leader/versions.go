@@ -15,7 +15,7 @@ func recordVersion(ctx context.Context, s *state.Snapshot, a *admission.Answer, 
 		return
 	}
 	if by := audit.Of(ctx); by.ID != "" {
-		v.By = by.String()
+		v.By, v.ByTenant = by.String(), by.Tenant
 	}
 	a.Plan.Version = &v
 }

@@ -10,7 +10,7 @@ import (
 type QuotaKey string
 
 // What is limited. Virtual clusters count with what their groups ask for from their creation until they are gone, also while they
-// wait or are stopped; a second copy during a migration does not count.
+// wait or are stopped, and those of a group that is removed until they are gone; a second copy during a migration does not count.
 const (
 	QuotaCPU       QuotaKey = "cpu"            // cores, the sum of the needs that were declared
 	QuotaMemory    QuotaKey = "memory"         // bytes
@@ -115,12 +115,24 @@ func (s *Snapshot) addUse(use Use, vc *VC) {
 	for i := range vc.Groups {
 		g := &vc.Groups[i]
 		n := float64(g.Count)
+		if g.Count == 0 { // it is removed: see sweepGroups
+			n = float64(s.vmsOfGroup(vc.ID, g.Name))
+		}
 		use[QuotaVMs] += n
 		use[QuotaCPU] += n * g.CPU
 		use[QuotaMemory] += n * float64(g.Memory)
 		use[QuotaDisk] += n * float64(s.diskOf(g))
 		use[QuotaCloudInit] += float64(len(g.CloudInit.UserData) + len(g.CloudInit.MetaData) + len(g.CloudInit.NetworkConfig))
 	}
+}
+
+func (s *Snapshot) vmsOfGroup(vc, group string) (n int) {
+	for _, vm := range s.VMsOf(vc) {
+		if vm.Group == group {
+			n++
+		}
+	}
+	return n
 }
 
 // diskOf is the size of the disk of each VM of a group, bytes.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,6 +126,31 @@ func TestQuota(t *testing.T) {
 			}
 			k.must(t, state.KindPlan, planOf(k.Snapshot(), "also-mine", 0.25, gib, "h2"))
 		})
+	}
+}
+
+// The VMs of groups that are removed count until they are gone: a tenant that replaces its groups has no more VMs at once than it may.
+func TestQuotaCountsRemovedGroups(t *testing.T) {
+	k := small(t, 2)
+	putTenant(t, k, state.Tenant{Name: "film", Quota: map[state.QuotaKey]state.Limit{"vms": 3}})
+	k.must(t, state.KindPlan, planOf(k.Snapshot(), "film/a", 0.25, gib, "h1", "h2"))
+	for _, c := range []struct {
+		count int // of the group that comes for the one that there is
+		err   error
+	}{{2, state.ErrQuota}, {1, nil}} {
+		next, _ := k.Snapshot().VCNamed("film/a")
+		next.Groups = slices.Clone(next.Groups)
+		other := next.Groups[0]
+		other.Name, other.Count = "other", c.count
+		next.Groups[0].Count = 0
+		next.Groups = append(next.Groups, other)
+		p := state.Plan{Basis: k.Snapshot().Index(), Verb: "changed", VC: &next, VCVersion: next.ModifyIndex, Operation: &state.Operation{ID: "op-change", Kind: "apply", VC: next.ID, Name: next.Name}}
+		if err := k.apply(t, state.KindPlan, p); !errors.Is(err, c.err) {
+			t.Errorf("replaced by %d VMs: %v, want %v", c.count, err, c.err)
+		}
+	}
+	if use := k.Snapshot().UseOf("film"); use[state.QuotaVMs] != 3 || use[state.QuotaCPU] != 0.75 || use[state.QuotaMemory] != float64(3*gib) {
+		t.Errorf("it uses %v", use)
 	}
 }
 

@@ -39,6 +39,8 @@ type VCVersion struct {
 	At     time.Time `json:"at"`
 	Verb   string    `json:"verb"` // create, apply, scale, edit, rollback
 	By     string    `json:"by,omitempty"`
+	// ByTenant is the tenant that By is of; "": the cluster.
+	ByTenant string `json:"byTenant,omitempty"`
 	// Applied: it came with a file that a user handed in. The next file is compared with the newest such one.
 	Applied bool `json:"applied,omitempty"`
 	// File as it was handed in, where it is not the spec: changes of others were kept. nil: it is.
@@ -48,11 +50,12 @@ type VCVersion struct {
 
 // VersionPut adds a version with a plan. Number, index and time come when it is applied.
 type VersionPut struct {
-	Verb    string  `json:"verb"`
-	By      string  `json:"by,omitempty"`
-	Applied bool    `json:"applied,omitempty"`
-	File    *VCSpec `json:"file,omitempty"`
-	Spec    VCSpec  `json:"spec"`
+	Verb     string  `json:"verb"`
+	By       string  `json:"by,omitempty"`
+	ByTenant string  `json:"byTenant,omitempty"`
+	Applied  bool    `json:"applied,omitempty"`
+	File     *VCSpec `json:"file,omitempty"`
+	Spec     VCSpec  `json:"spec"`
 }
 
 // KeepsVersions says whether all servers know versions of VCs.
@@ -120,7 +123,7 @@ func (w *writer) addVersion(vc *VC, put VersionPut) {
 	if len(kept) > 0 {
 		number = kept[len(kept)-1].Number + 1
 	}
-	row := &VCVersion{ID: fmt.Sprintf("%s/%06d", vc.ID, number), VC: vc.ID, Number: number, Index: w.index, At: w.at, Verb: put.Verb, By: put.By, Applied: put.Applied, File: put.File, Spec: put.Spec}
+	row := &VCVersion{ID: fmt.Sprintf("%s/%06d", vc.ID, number), VC: vc.ID, Number: number, Index: w.index, At: w.at, Verb: put.Verb, By: put.By, ByTenant: put.ByTenant, Applied: put.Applied, File: put.File, Spec: put.Spec}
 	w.put(tVersions, row)
 	for _, old := range superfluous(append(kept, *row)) {
 		w.drop(tVersions, &old)

@@ -25,7 +25,7 @@ func withVersions(t *testing.T, k *cluster) {
 	t.Helper()
 	k.must(t, state.KindPlan, planOf(k.Snapshot(), "versioned", 0.25, gib, "h1"))
 	k.must(t, state.KindVMReport, report("h1", "vm-versioned-0", 1, state.Running))
-	k.must(t, state.KindPlan, changed(k.Snapshot(), "versioned", 1, state.VersionPut{Verb: "apply", By: "ann", Applied: true}))
+	k.must(t, state.KindPlan, changed(k.Snapshot(), "versioned", 1, state.VersionPut{Verb: "apply", By: "ann", ByTenant: "film", Applied: true}))
 	p := changed(k.Snapshot(), "versioned", 1, state.VersionPut{Verb: "edit"})
 	p.VC.Groups = append(p.VC.Groups, state.Group{Name: "removed", CPU: 1, VCPUs: 1, Memory: gib, MemoryMin: gib})
 	k.must(t, state.KindPlan, p)
