@@ -128,24 +128,6 @@ func TestAttackRollbackRetried(t *testing.T) {
 	})
 }
 
-func TestAttackSuspendedTenantsToken(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		x := startTenants(t, 1, 2)
-		var all v1.List[v1.Token]
-		must(t, json.Unmarshal([]byte(x.want(200, "GET", "/v1/tokens?tenant=film", "", "admin")), &all))
-		for _, tok := range all.Items {
-			if tok.Name == "film-editor" {
-				x.want(201, "POST", "/v1/role-bindings", `{"subject":{"kind":"token","name":"`+tok.ID+`"},"role":"editor","tenant":"acme"}`, "admin")
-			}
-		}
-		x.want(200, "PATCH", "/v1/tenants/film", `{"state":"suspended"}`, "admin")
-		resp, got := x.as("film editor", "GET", "/v1/virtual-clusters?tenant=acme", "")
-		if resp.StatusCode != 403 {
-			t.Errorf("a token of a suspended tenant: %s %.200s", resp.Status, got)
-		}
-	})
-}
-
 // The holder of a token for a minute gives its rights to one without an end.
 func TestAttackBindingOutlivesToken(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -235,6 +235,29 @@ func TestOwnersBindInTheirTenant(t *testing.T) {
 	})
 }
 
+// A token is refused while the tenant that it is of is suspended, wherever it acts, and what runs with it ends within 5 s.
+func TestSuspendedTenantsTokensActNowhere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 1, 2)
+		x.want(201, "POST", "/v1/role-bindings", `{"subject":{"kind":"token","name":"`+x.key["film"]+`"},"role":"editor","tenant":"acme"}`, "admin")
+		x.want(200, "GET", "/v1/vms?tenant=acme", "", "film viewer")
+		runs := []openRequest{tokenStore{x.several, x.token["film viewer"]}.stream("h1", "?tenant=acme")}
+		time.Sleep(time.Minute) // sleep: simulated time, to see that nothing ends by itself
+		x.runOn(runs)
+		begun := time.Now()
+		x.want(200, "PATCH", "/v1/tenants/film", `{"state":"suspended"}`, "admin")
+		x.cut(begun, "tenant film is suspended", runs)
+		for _, at := range []string{"/v1/vms?tenant=acme", "/v1/vms?tenant=film", "/v1/vms"} {
+			if resp, body := x.as("film viewer", "GET", at, ""); resp.StatusCode != 403 || !strings.Contains(body, "tenant film is suspended") {
+				t.Errorf("%s: %s %s", at, resp.Status, body)
+			}
+		}
+		x.want(200, "GET", "/v1/vms", "", "acme viewer")
+		x.want(200, "PATCH", "/v1/tenants/film", `{"state":"active"}`, "admin")
+		x.want(200, "GET", "/v1/vms?tenant=acme", "", "film viewer")
+	})
+}
+
 // What the table says of a route is what its handler answers, for every route of the OpenAPI document and every role; and `can-i` and
 // the list of permissions say the same.
 func TestPermissionsAreWhatHandlersAnswer(t *testing.T) {

@@ -36,6 +36,8 @@ type principal struct {
 	Role state.Role // "": a subject whose groups have none
 	// Tenant that it is of, with a role of a tenant; "": the cluster.
 	Tenant string
+	// Home is the tenant that the token is of, whichever it acts in; "": the cluster, or a subject of OpenID Connect.
+	Home string
 	// Binding is the id of the role binding that gives the role; "": the token itself, or the configuration of the servers.
 	Binding string
 	roles   []assigned // all roles
@@ -229,14 +231,24 @@ func (s *Server) endOf(p *principal, now time.Time) error {
 			return newProblem(http.StatusForbidden, v1.ProblemForbidden, "the role "+string(p.Role)+" was taken away while this request ran")
 		}
 	}
-	if p.Tenant != "" && s.cluster.Suspended(p.Tenant) {
-		return suspended(p.Tenant)
+	if why := s.suspends(p); why != nil {
+		return why
 	}
 	if p.Tenant != "" && !s.knowsRights() { // the right may have ended; a change that is under way may still be carried out
 		return newProblem(http.StatusGatewayTimeout, v1.ProblemTimeout, "this server lost the leader while the request ran, which may still be carried out")
 	}
 	if (state.Token{Until: p.Until}).Ended(now) {
 		return newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, "the token expired while this request ran")
+	}
+	return nil
+}
+
+// suspends refuses a principal while the tenant that it acts in, or the one that its token is of, is suspended; nil if neither is.
+func (s *Server) suspends(p *principal) *problem {
+	for _, tenant := range []string{p.Home, p.Tenant} {
+		if tenant != "" && s.cluster.Suspended(tenant) {
+			return suspended(tenant)
+		}
 	}
 	return nil
 }
