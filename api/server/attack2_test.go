@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"evenkeel/api/v1"
-	"evenkeel/test/openid"
-	"evenkeel/test/site"
 )
 
 // A viewer's forms that do not end are held without a bound, also after its token was revoked.
@@ -53,38 +51,5 @@ func TestAttackSlowForms(t *testing.T) {
 		for _, in := range pipes {
 			_ = in.CloseWithError(io.ErrUnexpectedEOF)
 		}
-	})
-}
-
-// The owner of another tenant keeps an owner from its tokens and roles.
-func TestAttackOwnerLockedOut(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		p := openid.InMemory(t, time.Hour, openid.Person{Subject: "7f3a", Name: "jane", Groups: []string{"film people"}})
-		s := withoutRoles(t, p, 1, 2)
-		for _, tenant := range []string{"film", "chem"} {
-			if resp, body := s.ask("h1", "POST", "/v1/tenants", `{"name":"`+tenant+`"}`); resp.StatusCode != 201 {
-				t.Fatal(body)
-			}
-		}
-		_, body := s.ask("h1", "POST", "/v1/tokens", `{"name":"evil","role":"owner","tenant":"chem"}`)
-		var made v1.Token
-		must(t, json.Unmarshal([]byte(body), &made))
-		jane := logIn(t, p, "7f3a")
-		s.grant(site.Token, "h1", "user", "7f3a", "owner", "film")
-		ask := func() {
-			for _, q := range []string{"", "?tenant=film"} {
-				resp, body := s.as(jane, "h1", "POST", "/v1/tokens"+q, `{"name":"a","role":"viewer","tenant":"film"}`)
-				t.Log("token", q, resp.Status, body)
-				resp, body = s.as(jane, "h1", "POST", "/v1/role-bindings"+q, `{"subject":{"kind":"user","name":"x"},"role":"viewer","tenant":"film"}`)
-				t.Log("grant", q, resp.Status, body)
-			}
-		}
-		ask()
-		s.as(made.Token, "h1", "POST", "/v1/role-bindings", `{"subject":{"kind":"user","name":"7f3a"},"role":"viewer"}`)
-		t.Log("--- bound in chem")
-		ask()
-		s.ask("h1", "PATCH", "/v1/tenants/chem", `{"state":"suspended"}`)
-		resp, body := s.as(jane, "h1", "GET", "/v1/virtual-clusters", "")
-		t.Log("chem suspended", resp.Status, body)
 	})
 }

@@ -50,11 +50,14 @@ type principal struct {
 	File bool
 }
 
+// tokenActor begins the ids of tokens in the audit log.
+const tokenActor = "token:"
+
 // actor is the id of the principal in the audit log. A long subject is named by its hash, so that rows and events have room for it.
 func (p *principal) actor() string {
 	switch {
 	case p.Subject == "":
-		return "token:" + p.ID
+		return tokenActor + p.ID
 	case len(p.Subject) > maxActorSubject:
 		return p.ID
 	}
@@ -251,6 +254,15 @@ func (s *Server) suspends(p *principal) *problem {
 		}
 	}
 	return nil
+}
+
+// lastingEnd is when what the principal makes has to end; zero: never. People who log in may make what goes on, such as tokens for
+// services.
+func (p *principal) lastingEnd() time.Time {
+	if p.Subject != "" {
+		return time.Time{}
+	}
+	return p.Until
 }
 
 // cutReason says that a request is cut because its right ended; "" if it is not.
