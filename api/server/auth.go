@@ -163,8 +163,8 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 			return
 		}
 		principal, refusal := s.identifyToken(r)
-		if tenant := principal.of(); tenant != "" && s.cluster.Suspended(tenant) {
-			refusal = suspended(tenant)
+		if refusal == nil {
+			refusal = s.suspends(principal)
 		}
 		if refusal != nil {
 			if refusal.Status == http.StatusUnauthorized {
@@ -252,7 +252,7 @@ func (s *Server) identifyToken(r *http.Request) (*principal, *problem) {
 		return refuse(fmt.Sprintf("the token %s (%s) expired at %s", row.Name, row.ID, row.Until.UTC().Format(time.RFC3339)))
 	case found && same:
 		s.cluster.UseToken(id, now)
-		p := &principal{ID: row.ID, Name: row.Name, Until: row.Until}
+		p := &principal{ID: row.ID, Name: row.Name, Home: row.Tenant, Until: row.Until}
 		p.act([]assigned{{Tenant: row.Tenant, Role: row.Role}}, s.cluster.BindingsOf(state.Subject{Kind: state.SubjectToken, Name: row.ID}), r.URL.Query().Get("tenant"))
 		return p, nil
 	case formed && !found && s.opts.Members != nil && (s.cluster.Ready() != nil || !s.opts.Members.CaughtUp()):

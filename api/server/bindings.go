@@ -51,7 +51,7 @@ func (s *Server) registerRoles(api huma.API) {
 			return &answerOf[v1.List[v1.RoleBinding]]{Body: v1.List[v1.RoleBinding]{Items: each(rows, x.binding)}}, nil
 		})
 	change(api, http.MethodPost, route{"grantRole", bindingsPath, tagRole, "Grant a role",
-		"To a user or a group of the OpenID Connect issuer, or to a token. The subject has one role in the cluster and one in each tenant: the new one takes the place of another."},
+		"To a user or a group of the OpenID Connect issuer, or to a token. The owner of a tenant grants roles to the tenant's own tokens alone. A token that expires grants none. The subject has one role in the cluster and one in each tenant: the new one takes the place of another."},
 		http.StatusCreated, v1.RoleBindingRequest{}, s.grantRole)
 	change(api, http.MethodDelete, route{"revokeRole", bindingsPath + "/{id}", tagRole, "Revoke a role",
 		"It is gone from now on, and what runs by it (event streams, consoles, long polls) ends within 5 s, on every server."},
@@ -91,6 +91,9 @@ func (s *Server) grantRole(ctx context.Context, in *struct {
 	if principal == nil || !covers(principal.Role, role) {
 		return nil, newProblem(http.StatusForbidden, v1.ProblemForbidden, fmt.Sprintf("the role %s may do what the role of this request may not", role))
 	}
+	if err := mayBind(principal, q.Subject); err != nil {
+		return nil, err
+	}
 	b := state.RoleBinding{Subject: state.Subject{Kind: state.SubjectKind(q.Subject.Kind), Name: q.Subject.Name}, Role: role, Tenant: q.Tenant, MadeBy: madeBy(ctx)}
 	if b.Subject.Kind == state.SubjectToken {
 		if row, there := s.cluster.Token(b.Subject.Name); !there || principal.of() != "" && row.Tenant != principal.of() {
@@ -106,11 +109,28 @@ func (s *Server) grantRole(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, s.fail(ctx, err)
 	}
-	out := &bindingAnswer{Status: http.StatusOK, Body: scope{restricted: principal.of() != ""}.binding(row)}
+	out := &bindingAnswer{Status: http.StatusOK, Body: s.bindingFor(principal, row)}
 	if made && !in.DryRun {
 		out.Status = http.StatusCreated
 	}
 	return out, nil
+}
+
+// mayBind refuses a grant that the role of the principal alone would allow.
+//
+// A person acts in the first tenant in which it has a role, and so a binding in one tenant changes what its requests in others mean:
+// who is no admin of the cluster binds no people. And a binding has no end: as with tokens, see endOf, the holder of a token for a day
+// must not have a right after it.
+func mayBind(p *principal, to v1.Subject) error {
+	switch {
+	case p.of() != "" && state.SubjectKind(to.Kind) != state.SubjectToken:
+		return newProblem(http.StatusForbidden, v1.ProblemForbidden,
+			fmt.Sprintf("the role %s of tenant %s grants roles to tokens of the tenant alone: ask an admin of the cluster to bind the %s, or make a token", p.Role, p.Tenant, to.Kind))
+	case !p.lastingEnd().IsZero():
+		return newProblem(http.StatusForbidden, v1.ProblemForbidden,
+			fmt.Sprintf("the role would outlive the token that asks for it, which ends at %s: ask with one that does not expire, or make a token with that role, which ends with this one", p.Until.UTC().Format(time.RFC3339)))
+	}
+	return nil
 }
 
 // issuer whose users and groups are meant: that of this server's configuration.
@@ -136,7 +156,7 @@ func (s *Server) revokeRole(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, s.fail(bounded, err)
 	}
-	return &answerOf[v1.RoleBinding]{Body: scope{restricted: own != ""}.binding(row)}, nil
+	return &answerOf[v1.RoleBinding]{Body: s.bindingFor(principalOf(ctx), row)}, nil
 }
 
 func (s *Server) revokeUser(ctx context.Context, in *struct {
@@ -167,13 +187,19 @@ func (s *Server) revokeUser(ctx context.Context, in *struct {
 // hasBinding says whether a binding is in the scope.
 func (sc scope) hasBinding(b state.RoleBinding) bool { return sc.tenant == "" || sc.tenant == b.Tenant }
 
-// binding as the scope shows it: who of the cluster made it is not the tenant's business.
-func (sc scope) binding(b state.RoleBinding) v1.RoleBinding {
-	if sc.restricted {
-		b.MadeBy = ""
-	}
+// binding as the scope shows it.
+func (x scopedView) binding(b state.RoleBinding) v1.RoleBinding {
+	return bindingOf(b, x.maker(b.MadeBy, x.v))
+}
+
+// bindingFor a principal that changed it.
+func (s *Server) bindingFor(p *principal, b state.RoleBinding) v1.RoleBinding {
+	return bindingOf(b, scope{tenant: p.of(), restricted: p.of() != ""}.maker(b.MadeBy, s.cluster))
+}
+
+func bindingOf(b state.RoleBinding, madeBy string) v1.RoleBinding {
 	return v1.RoleBinding{ID: b.ID, Subject: v1.Subject{Kind: string(b.Subject.Kind), Name: b.Subject.Name}, Issuer: b.Subject.Issuer,
-		Role: string(b.Role), Tenant: b.Tenant, MadeAt: b.MadeAt, MadeBy: b.MadeBy}
+		Role: string(b.Role), Tenant: b.Tenant, MadeAt: b.MadeAt, MadeBy: madeBy}
 }
 
 func userRevocation(r state.Revocation) v1.UserRevocation {

@@ -189,7 +189,9 @@ func TestOwnersBindInTheirTenant(t *testing.T) {
 			{"film owner", token(x.key["acme"], "viewer", "film"), 404},
 			{"film owner", token(never, "viewer", "film"), 404},
 			{"film owner", token(site.TokenID, "viewer", "film"), 404},
-			{"film owner", `{"subject":{"kind":"user","name":"7f3a"},"role":"viewer"}`, 409}, // no issuer
+			{"film owner", `{"subject":{"kind":"user","name":"7f3a"},"role":"viewer"}`, 403},
+			{"film owner", `{"subject":{"kind":"group","name":"film"},"role":"viewer","tenant":"film"}`, 403},
+			{"admin", `{"subject":{"kind":"user","name":"7f3a"},"role":"viewer","tenant":"film"}`, 409}, // no issuer
 			{"film editor", token(x.key["film"], "viewer", ""), 403},
 			{"operator", token(x.key["film"], "viewer", "film"), 403},
 			{"admin", token(never, "viewer", "film"), 404},
@@ -221,7 +223,11 @@ func TestOwnersBindInTheirTenant(t *testing.T) {
 		x.want(404, "GET", "/v1/vms?tenant=default", "", "acme viewer")
 		var list v1.List[v1.RoleBinding]
 		must(t, json.Unmarshal([]byte(x.want(200, "GET", "/v1/role-bindings", "", "film owner")), &list))
-		if len(list.Items) != 2 || list.Items[0].MadeBy != "" || list.Items[0].Tenant != "film" {
+		makers := map[string]string{}
+		for _, b := range list.Items {
+			makers[b.Subject.Name] = b.MadeBy
+		}
+		if own := makers[x.key["film"]]; len(list.Items) != 2 || list.Items[0].Tenant != "film" || !strings.HasPrefix(own, "film-owner (token:") || makers[x.key["acme"]] != "" {
 			t.Errorf("what film's owner sees: %+v", list)
 		}
 		must(t, json.Unmarshal([]byte(x.want(200, "GET", "/v1/role-bindings?tenant=acme", "", "auditor")), &list))
@@ -232,6 +238,87 @@ func TestOwnersBindInTheirTenant(t *testing.T) {
 		x.want(403, "DELETE", "/v1/role-bindings/"+list.Items[0].ID, "", "acme editor")
 		x.want(200, "DELETE", "/v1/role-bindings/"+list.Items[0].ID, "", "acme owner")
 		x.want(404, "DELETE", "/v1/role-bindings/"+list.Items[0].ID, "", "admin")
+	})
+}
+
+// A person acts in the first tenant in which it has a role. So the owner of a tenant binds no people, whose requests would come to its
+// own; admins bind them.
+func TestOwnersBindNoPeople(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := openid.InMemory(t, time.Hour, openid.Person{Subject: "7f3a", Name: "jane", Groups: []string{"film people"}})
+		s := withoutRoles(t, p, 1, 2)
+		for _, tenant := range []string{"film", "chem"} {
+			if resp, body := s.ask("h1", "POST", "/v1/tenants", `{"name":"`+tenant+`"}`); resp.StatusCode != 201 {
+				t.Fatal(body)
+			}
+		}
+		var owner v1.Token
+		_, body := s.ask("h1", "POST", "/v1/tokens", `{"name":"chem-owner","role":"owner","tenant":"chem"}`)
+		must(t, json.Unmarshal([]byte(body), &owner))
+		jane := logIn(t, p, "7f3a")
+		s.grant(site.Token, "h1", "user", "7f3a", "owner", "film")
+		for caller, of := range map[string]string{owner.Token: "chem", jane: "film"} {
+			for _, subject := range []string{`"kind":"user","name":"7f3a"`, `"kind":"user","name":"8b1c"`, `"kind":"group","name":"film people"`} {
+				resp, body := s.as(caller, "h1", "POST", "/v1/role-bindings", `{"subject":{`+subject+`},"role":"viewer"}`)
+				if got := problemIn(t, resp, body); resp.StatusCode != 403 || !strings.Contains(got.Detail, "ask an admin") {
+					t.Errorf("the owner of %s binds %s: %s %s", of, subject, resp.Status, body)
+				}
+			}
+		}
+		if _, body := s.as(jane, "h1", "GET", "/v1/auth/self", ""); !strings.Contains(body, `"role":"owner","tenant":"film"`) {
+			t.Errorf("jane acts elsewhere: %s", body)
+		}
+		if resp, body := s.as(jane, "h1", "POST", "/v1/virtual-clusters", `{"name":"secret","groups":[{"name":"w","cpu":0.1,"memory":67108864}]}`); resp.StatusCode != 202 {
+			t.Fatalf("%s %s", resp.Status, body)
+		}
+		if resp, body := s.as(owner.Token, "h1", "GET", "/v1/virtual-clusters/secret/spec", ""); resp.StatusCode != 404 {
+			t.Errorf("the owner of chem reads what jane of film made: %s %s", resp.Status, body)
+		}
+	})
+}
+
+// No token grants a role that outlives it. People, whose log-ins end, may grant roles.
+func TestBindingsDoNotOutliveTheirMaker(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 1, 2)
+		x.makeToken("owner for a minute", `{"name":"short","role":"owner","tenant":"film","seconds":60}`, "")
+		x.makeToken("admin for a minute", `{"name":"short","role":"admin","seconds":60}`, "")
+		to := `{"subject":{"kind":"token","name":"` + x.key["film"] + `"},"role":"owner","tenant":"film"}`
+		for _, caller := range []string{"owner for a minute", "admin for a minute"} {
+			for _, at := range []string{"/v1/role-bindings?dryRun=true", "/v1/role-bindings"} {
+				if resp, body := x.as(caller, "POST", at, to); resp.StatusCode != 403 || !strings.Contains(problemIn(t, resp, body).Detail, "outlive") {
+					t.Errorf("%s: %s %s", caller, resp.Status, body)
+				}
+			}
+		}
+		time.Sleep(5 * time.Minute) // sleep: simulated time, until their makers have ended
+		x.want(401, "GET", "/v1/virtual-clusters", "", "owner for a minute")
+		x.want(403, "POST", "/v1/tokens", `{"name":"more","role":"owner"}`, "film viewer")
+		x.want(200, "POST", "/v1/role-bindings", to, "film owner") // which does not end
+		x.want(201, "POST", "/v1/tokens", `{"name":"more","role":"owner"}`, "film viewer")
+	})
+}
+
+// A token is refused while the tenant that it is of is suspended, wherever it acts, and what runs with it ends within 5 s.
+func TestSuspendedTenantsTokensActNowhere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 1, 2)
+		x.want(201, "POST", "/v1/role-bindings", `{"subject":{"kind":"token","name":"`+x.key["film"]+`"},"role":"editor","tenant":"acme"}`, "admin")
+		x.want(200, "GET", "/v1/vms?tenant=acme", "", "film viewer")
+		runs := []openRequest{tokenStore{x.several, x.token["film viewer"]}.stream("h1", "?tenant=acme")}
+		time.Sleep(time.Minute) // sleep: simulated time, to see that nothing ends by itself
+		x.runOn(runs)
+		begun := time.Now()
+		x.want(200, "PATCH", "/v1/tenants/film", `{"state":"suspended"}`, "admin")
+		x.cut(begun, "tenant film is suspended", runs)
+		for _, at := range []string{"/v1/vms?tenant=acme", "/v1/vms?tenant=film", "/v1/vms"} {
+			if resp, body := x.as("film viewer", "GET", at, ""); resp.StatusCode != 403 || !strings.Contains(body, "tenant film is suspended") {
+				t.Errorf("%s: %s %s", at, resp.Status, body)
+			}
+		}
+		x.want(200, "GET", "/v1/vms", "", "acme viewer")
+		x.want(200, "PATCH", "/v1/tenants/film", `{"state":"active"}`, "admin")
+		x.want(200, "GET", "/v1/vms?tenant=acme", "", "film viewer")
 	})
 }
 

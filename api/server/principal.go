@@ -37,6 +37,8 @@ type principal struct {
 	Role state.Role // "": a subject whose groups have none
 	// Tenant that it is of, with a role of a tenant; "": the cluster.
 	Tenant string
+	// Home is the tenant that the token is of, whichever it acts in; "": the cluster, or a subject of OpenID Connect.
+	Home string
 	// Binding is the id of the role binding that gives the role; "": the token itself, or the configuration of the servers.
 	Binding string
 	roles   []assigned // all roles
@@ -50,11 +52,14 @@ type principal struct {
 	File bool
 }
 
+// tokenActor begins the ids of tokens in the audit log.
+const tokenActor = "token:"
+
 // actor is the id of the principal in the audit log. A long subject is named by its hash, so that rows and events have room for it.
 func (p *principal) actor() string {
 	switch {
 	case p.Subject == "":
-		return "token:" + p.ID
+		return tokenActor + p.ID
 	case len(p.Subject) > maxActorSubject:
 		return p.ID
 	}
@@ -231,8 +236,8 @@ func (s *Server) endOf(p *principal, now time.Time) error {
 			return newProblem(http.StatusForbidden, v1.ProblemForbidden, "the role "+string(p.Role)+" was taken away while this request ran")
 		}
 	}
-	if p.Tenant != "" && s.cluster.Suspended(p.Tenant) {
-		return suspended(p.Tenant)
+	if why := s.suspends(p); why != nil {
+		return why
 	}
 	if p.Tenant != "" && !s.knowsRights() { // the right may have ended; a change that is under way may still be carried out
 		return newProblem(http.StatusGatewayTimeout, v1.ProblemTimeout, "this server lost the leader while the request ran, which may still be carried out")
@@ -241,6 +246,25 @@ func (s *Server) endOf(p *principal, now time.Time) error {
 		return newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, "the token expired while this request ran")
 	}
 	return nil
+}
+
+// suspends refuses a principal while the tenant that it acts in, or the one that its token is of, is suspended; nil if neither is.
+func (s *Server) suspends(p *principal) *problem {
+	for _, tenant := range []string{p.Home, p.Tenant} {
+		if tenant != "" && s.cluster.Suspended(tenant) {
+			return suspended(tenant)
+		}
+	}
+	return nil
+}
+
+// lastingEnd is when what the principal makes has to end; zero: never. People who log in may make what goes on, such as tokens for
+// services.
+func (p *principal) lastingEnd() time.Time {
+	if p.Subject != "" {
+		return time.Time{}
+	}
+	return p.Until
 }
 
 // cutReason says that a request is cut because its right ended; "" if it is not.

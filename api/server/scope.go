@@ -256,12 +256,25 @@ func (sc scope) placed(vm state.VM) (name, host string) {
 // ownsToken says whether a token is in the scope.
 func (sc scope) ownsToken(t state.Token) bool { return sc.tenant == "" || sc.tenant == t.Tenant }
 
-// token as the scope shows it: who of the cluster made it is not the tenant's business.
-func (sc scope) token(t state.Token) v1.Token {
-	if sc.restricted {
-		t.MadeBy = ""
-	}
+// token as the scope shows it.
+func (x scopedView) token(t state.Token) v1.Token {
+	t.MadeBy = x.maker(t.MadeBy, x.v)
 	return tokenOf(t)
+}
+
+// maker as the scope shows it: to a tenant, a token of its own that is there. Who of the cluster it was is not the tenant's business.
+func (sc scope) maker(madeBy string, known interface {
+	Token(id string) (state.Token, bool)
+}) string {
+	if !sc.restricted {
+		return madeBy
+	}
+	actor := strings.TrimSuffix(madeBy[strings.LastIndex(madeBy, "(")+1:], ")")
+	id, _ := strings.CutPrefix(actor, tokenActor)
+	if t, there := known.Token(id); !there || t.Tenant != sc.tenant {
+		return ""
+	}
+	return madeBy
 }
 
 // imageFor a principal: where the file lies on the hosts is for roles of the cluster.

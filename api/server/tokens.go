@@ -135,12 +135,9 @@ func (s *Server) revokeToken(ctx context.Context, in *struct {
 }
 
 // endOf is when a new token ends; zero: never. It does not outlive the token that asks for it: the holder of a token for a day must
-// not have another one after it. People who log in may make tokens for services, which go on.
+// not have another one after it.
 func endOf(q v1.TokenRequest, asks *principal, now time.Time) (time.Time, error) {
-	last := asks.Until
-	if asks.Subject != "" {
-		last = time.Time{}
-	}
+	last := asks.lastingEnd()
 	if q.Seconds == nil {
 		return last, nil
 	}

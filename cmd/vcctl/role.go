@@ -15,7 +15,7 @@ func (t *tool) roleCommand() *cli.Command {
 		Name: "role", Usage: "roles that users, groups and tokens have: list, grant, revoke",
 		Description: "A role binding gives a user or a group of the OpenID Connect issuer, or a token, a role in the cluster (admin, operator, auditor,\n" +
 			"metrics) or in a tenant (owner, editor, viewer). It comes beside what the token itself and oidc.roles in vcd.yaml give.\n" +
-			"Admins bind all roles, and the owner of a tenant those in it.",
+			"Admins bind all roles, and the owner of a tenant those in it to the tenant's tokens. A token that expires binds none.",
 		Subcommands: []*cli.Command{
 			{
 				Name: "list", Usage: "list the role bindings", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, sortFlag},
