@@ -108,6 +108,31 @@ func TestStopStart(t *testing.T) {
 	})
 }
 
+// A VC does not start while a VM that was stopped alone is still stopping: it would stay down. Once it has stopped it starts.
+func TestStartWhileAVMStops(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startCluster(t, scratch.Dir(t), newWorld(t, 1), 1)
+		ctx := t.Context()
+		v := c.done(c.Create(ctx, vc("a", 2, 1, 512*mib), leader.Call{}))
+		name := v.VMs()[0].Name
+		stop, err := c.StopVM(ctx, name, leader.Call{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var busy *leader.Busy
+		if _, err := c.Start(ctx, "a", leader.Call{}); !errors.As(err, &busy) {
+			t.Errorf("while it stops: %v", err)
+		}
+		c.done(stop, nil)
+		v = c.done(c.Start(ctx, "a", leader.Call{}))
+		for _, vm := range v.VMs() {
+			if vm.Phase != state.Running || vm.Order != (state.VMOrder{}) {
+				t.Errorf("%+v", vm)
+			}
+		}
+	})
+}
+
 // A VM that ends by itself is not started again; the state of its VC shows that; start brings it back.
 func TestCrash(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -216,6 +216,11 @@ func (c *Service) Start(ctx context.Context, name string, call Call) (Result, er
 		if err := busy(s, vc); err != nil {
 			return admission.Answer{}, true, err
 		}
+		for _, vm := range s.VMsOf(vc.ID) {
+			if vm.Phase == state.Stopping && vm.Order.StoppedBy != "" {
+				return admission.Answer{}, true, &Busy{"VM " + vm.Name + " is still stopping; try again when it has"}
+			}
+		}
 		next := vc
 		next.Goal, next.Admitted = state.GoalRun, true // else it waits, which is checked once that is planned
 		if err := s.CheckGrowth("start", &next); err != nil {
