@@ -99,7 +99,12 @@ func TestRemovedGroup(t *testing.T) {
 	k := small(t, 1)
 	p := planOf(k.Snapshot(), "a", 0.25, gib, "h1")
 	p.VC.Groups = append(p.VC.Groups, state.Group{Name: "other", Count: 1, CPU: 0.25, VCPUs: 1, Memory: gib, MemoryMin: gib, Allocation: 0.25})
+	p.VC.Groups[0].CloudInit, p.VC.Groups[1].CloudInit = state.CloudInit{UserData: "12345"}, state.CloudInit{UserData: "123"}
 	k.must(t, state.KindPlan, p)
+	used := func() state.Limit { return state.Limit(k.Snapshot().UseOf(state.DefaultTenant)[state.QuotaCloudInit]) }
+	if used() != 8 {
+		t.Errorf("%v bytes of cloud-init data", used())
+	}
 	q := changed(k.Snapshot(), "a", 1, state.VersionPut{Verb: "apply"})
 	q.VC.Groups[0].Count = 0
 	vm, _ := k.Snapshot().VM("vm-a-0")
@@ -113,8 +118,8 @@ func TestRemovedGroup(t *testing.T) {
 		}
 		return out
 	}
-	if got := groups(); !slices.Equal(got, []string{"g", "other"}) {
-		t.Errorf("groups %v", got)
+	if got := groups(); !slices.Equal(got, []string{"g", "other"}) || used() != 3 {
+		t.Errorf("groups %v, %v bytes of cloud-init data are charged", got, used())
 	}
 	gone := report("h1", "vm-a-0", 1, state.Stopped)
 	gone.VMs[0].SourceLost = true
