@@ -113,6 +113,14 @@ func (v VM) reported(st VMStatus, g *Group) VM {
 	return v
 }
 
+// toRestart returns a VM that ended by itself while it was being stopped to restart as one that was stopped: it starts again all the same.
+func (v VM) toRestart() VM {
+	if v.PreemptedAt == RestartRequested && v.Goal == GoalStop && v.Phase == Failed {
+		v.Phase = Stopped
+	}
+	return v
+}
+
 // lost returns the VM once it is proved that no host runs it any more. The leader starts it again if its goal is to run.
 func (v VM) lost(why string) VM {
 	v = v.withoutMove()

@@ -108,14 +108,6 @@ func (s *Snapshot) Written(vc VC) (now VCSpec, applied *VCSpec) {
 // ago that no wait after a preemption applies.
 const RestartRequested = 1
 
-// toRestart returns a VM that ended by itself while it was being stopped to restart as one that was stopped: it starts again all the same.
-func (v VM) toRestart() VM {
-	if v.PreemptedAt == RestartRequested && v.Goal == GoalStop && v.Phase == Failed {
-		v.Phase = Stopped
-	}
-	return v
-}
-
 // ChangesSpec says whether operations of a kind change what is asked of a VC that there is.
 func ChangesSpec(kind string) bool {
 	return slices.Contains([]string{"scale", "apply", "edit", "rollback"}, kind)
