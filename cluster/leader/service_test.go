@@ -108,6 +108,31 @@ func TestStopStart(t *testing.T) {
 	})
 }
 
+// A VC does not start while a VM that was stopped alone is still stopping: it would stay down. Once it has stopped it starts.
+func TestStartWhileAVMStops(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startCluster(t, scratch.Dir(t), newWorld(t, 1), 1)
+		ctx := t.Context()
+		v := c.done(c.Create(ctx, vc("a", 2, 1, 512*mib), leader.Call{}))
+		name := v.VMs()[0].Name
+		stop, err := c.StopVM(ctx, name, leader.Call{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var busy *leader.Busy
+		if _, err := c.Start(ctx, "a", leader.Call{}); !errors.As(err, &busy) {
+			t.Errorf("while it stops: %v", err)
+		}
+		c.done(stop, nil)
+		v = c.done(c.Start(ctx, "a", leader.Call{}))
+		for _, vm := range v.VMs() {
+			if vm.Phase != state.Running || vm.Order != (state.VMOrder{}) {
+				t.Errorf("%+v", vm)
+			}
+		}
+	})
+}
+
 // A VM that ends by itself is not started again; the state of its VC shows that; start brings it back.
 func TestCrash(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -274,6 +299,33 @@ func TestScaleRefused(t *testing.T) {
 		}
 		if x, _ := c.state.Snapshot().VCNamed("a"); x.Groups[0].Count != 2 {
 			t.Errorf("count is %d", x.Groups[0].Count)
+		}
+	})
+}
+
+// A group that was removed while its VMs still leave is no group to scale: it neither comes back nor makes another one unclear.
+func TestScaleBesideARemovedGroup(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startCluster(t, scratch.Dir(t), newWorld(t, 1), 1)
+		ctx := t.Context()
+		spec := vc("a", 1, 0.5, 512*mib)
+		spec.Groups = append(spec.Groups, state.Group{Name: "other", Count: 1, CPU: 0.5, Memory: 512 * mib})
+		c.done(c.Create(ctx, spec, leader.Call{}))
+		spec.Groups = spec.Groups[:1]
+		if _, err := c.Apply(ctx, spec, leader.Apply{Verb: "apply"}, leader.Call{}); err != nil {
+			t.Fatal(err)
+		}
+		if x, _ := c.state.Snapshot().VCNamed("a"); len(x.Groups) != 2 || x.Groups[1].Count != 0 {
+			t.Fatalf("its VM is gone already: %+v", x.Groups)
+		}
+		two := 2
+		var invalid *leader.Invalid
+		if _, err := c.Scale(ctx, "a", leader.Scale{Group: "other", Count: &two}, leader.Call{}); !errors.As(err, &invalid) || invalid.Fields[0].Field != "group" {
+			t.Errorf("of the removed group: %v", err)
+		}
+		v := c.done(c.Scale(ctx, "a", leader.Scale{Count: &two}, leader.Call{}))
+		if x, _ := v.VCNamed("a"); len(x.Groups) != 1 || x.Groups[0].Count != 2 {
+			t.Errorf("%+v", x.Groups)
 		}
 	})
 }

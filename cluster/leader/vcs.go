@@ -133,18 +133,24 @@ func (c *Service) Scale(ctx context.Context, name string, by Scale, call Call) (
 	})
 }
 
-// rescale returns vc with the change made, or the fault of the change.
+// rescale returns vc with the change made, or the fault of the change. Groups that were removed are not there for it.
 func rescale(s *state.Snapshot, set state.Settings, vc state.VC, by Scale) (state.VC, error) {
-	at := -1
+	at, groups := -1, 0
 	for i, g := range vc.Groups {
-		if g.Name == by.Group || (by.Group == "" && len(vc.Groups) == 1) {
+		if g.Count == 0 {
+			continue
+		}
+		if groups++; g.Name == by.Group || by.Group == "" {
 			at = i
 		}
+	}
+	if by.Group == "" && groups != 1 {
+		at = -1
 	}
 	if at < 0 {
 		text := "virtual cluster " + vc.Name + " has no such group"
 		if by.Group == "" {
-			text = fmt.Sprintf("virtual cluster %s has %d groups: name one", vc.Name, len(vc.Groups))
+			text = fmt.Sprintf("virtual cluster %s has %d groups: name one", vc.Name, groups)
 		}
 		return vc, &Invalid{Fields: []FieldError{{Field: "group", Text: text, Value: by.Group}}}
 	}
@@ -215,6 +221,11 @@ func (c *Service) Start(ctx context.Context, name string, call Call) (Result, er
 		}
 		if err := busy(s, vc); err != nil {
 			return admission.Answer{}, true, err
+		}
+		for _, vm := range s.VMsOf(vc.ID) {
+			if vm.Phase == state.Stopping && vm.Order.StoppedBy != "" {
+				return admission.Answer{}, true, &Busy{"VM " + vm.Name + " is still stopping; try again when it has"}
+			}
 		}
 		next := vc
 		next.Goal, next.Admitted = state.GoalRun, true // else it waits, which is checked once that is planned

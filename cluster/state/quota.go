@@ -122,6 +122,9 @@ func (s *Snapshot) addUse(use Use, vc *VC) {
 		use[QuotaCPU] += n * g.CPU
 		use[QuotaMemory] += n * float64(g.Memory)
 		use[QuotaDisk] += n * float64(s.diskOf(g))
+		if g.Count == 0 { // it was removed
+			continue
+		}
 		use[QuotaCloudInit] += float64(len(g.CloudInit.UserData) + len(g.CloudInit.MetaData) + len(g.CloudInit.NetworkConfig))
 	}
 }

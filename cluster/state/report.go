@@ -124,6 +124,9 @@ func (w *writer) step(vm VM, st VMStatus) {
 		g = &Group{}
 	}
 	vm = vm.reported(st, g)
+	if w.version >= versionsSince {
+		vm = vm.toRestart()
+	}
 	if vm == old {
 		return
 	}

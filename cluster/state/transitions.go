@@ -18,11 +18,14 @@ func (v VM) Start(g Group) VM {
 }
 
 // Leaving returns the VM on its way to goal, g being its group: it keeps its cap and its memory until its host reports that it is gone.
+// What its host keeps for one that was stopped alone is free.
 func (v VM) Leaving(g Group, goal Goal) VM {
 	v.Goal, v.Order = goal, VMOrder{Reset: v.Order.Reset.cancelled("the VM was to " + string(goal))}
 	switch v.Phase {
 	case Starting, Running:
 		v.Phase, v.Frozen = Stopping, max(v.Frozen, g.Allocation) // one that moves has what it had then
+	case Stopped:
+		v.ChargedMemory = 0
 	}
 	return v
 }
@@ -32,8 +35,9 @@ func (v VM) StopAlone(g Group, by string) VM {
 	if first := v.Order.StoppedBy; first != "" {
 		by = first
 	}
+	kept := v.ChargedMemory
 	v = v.Leaving(g, GoalStop)
-	v.Order.StoppedBy, v.PreemptedAt, v.Reason = by, 0, "stopped by "+by
+	v.ChargedMemory, v.Order.StoppedBy, v.PreemptedAt, v.Reason = kept, by, 0, "stopped by "+by
 	if v.Phase == Failed || v.Phase == Lost {
 		v.Phase = Stopped
 	}
@@ -105,6 +109,14 @@ func (v VM) reported(st VMStatus, g *Group) VM {
 	}
 	if st.ChargedMemory > 0 && v.ConsumesResources() {
 		v.ChargedMemory = max(v.due(g), st.ChargedMemory)
+	}
+	return v
+}
+
+// toRestart returns a VM that ended by itself while it was being stopped to restart as one that was stopped: it starts again all the same.
+func (v VM) toRestart() VM {
+	if v.PreemptedAt == RestartRequested && v.Goal == GoalStop && v.Phase == Failed {
+		v.Phase = Stopped
 	}
 	return v
 }

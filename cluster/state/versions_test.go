@@ -99,7 +99,12 @@ func TestRemovedGroup(t *testing.T) {
 	k := small(t, 1)
 	p := planOf(k.Snapshot(), "a", 0.25, gib, "h1")
 	p.VC.Groups = append(p.VC.Groups, state.Group{Name: "other", Count: 1, CPU: 0.25, VCPUs: 1, Memory: gib, MemoryMin: gib, Allocation: 0.25})
+	p.VC.Groups[0].CloudInit, p.VC.Groups[1].CloudInit = state.CloudInit{UserData: "12345"}, state.CloudInit{UserData: "123"}
 	k.must(t, state.KindPlan, p)
+	used := func() state.Limit { return state.Limit(k.Snapshot().UseOf(state.DefaultTenant)[state.QuotaCloudInit]) }
+	if used() != 8 {
+		t.Errorf("%v bytes of cloud-init data", used())
+	}
 	q := changed(k.Snapshot(), "a", 1, state.VersionPut{Verb: "apply"})
 	q.VC.Groups[0].Count = 0
 	vm, _ := k.Snapshot().VM("vm-a-0")
@@ -113,13 +118,43 @@ func TestRemovedGroup(t *testing.T) {
 		}
 		return out
 	}
-	if got := groups(); !slices.Equal(got, []string{"g", "other"}) {
-		t.Errorf("groups %v", got)
+	if got := groups(); !slices.Equal(got, []string{"g", "other"}) || used() != 3 {
+		t.Errorf("groups %v, %v bytes of cloud-init data are charged", got, used())
 	}
 	gone := report("h1", "vm-a-0", 1, state.Stopped)
 	gone.VMs[0].SourceLost = true
 	k.must(t, state.KindVMReport, gone)
 	if got := groups(); !slices.Equal(got, []string{"other"}) {
 		t.Errorf("groups %v", got)
+	}
+}
+
+// A VM that ends by itself while it stops to restart counts as stopped once all servers know of such restarts. Until then they must all
+// make the same of the report, as the older ones do.
+func TestRestartBesideAnOlderServer(t *testing.T) {
+	for _, c := range []struct {
+		older bool
+		want  state.Phase
+	}{{false, state.Stopped}, {true, state.Failed}} {
+		k := small(t, 1)
+		k.must(t, state.KindPlan, planOf(k.Snapshot(), "a", 0.25, gib, "h1"))
+		if c.older {
+			k.must(t, state.KindMemberPut, state.Member{Name: "old", Server: true, Address: "10.0.0.1:1", Format: 1})
+		}
+		vm, _ := k.Snapshot().VM("vm-a-0")
+		vc, _ := k.Snapshot().VCNamed("a")
+		vm = vm.Leaving(vc.Groups[0], state.GoalStop)
+		vm.PreemptedAt = state.RestartRequested
+		k.must(t, state.KindPlan, state.Plan{Basis: k.Snapshot().Index(), Verb: "x", VMs: []state.VM{vm}, AffectedHosts: []string{"h1"}})
+		entry, err := k.Snapshot().Encode(state.KindVMReport, start, report("h1", vm.ID, 1, state.Failed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Apply(k.Snapshot().Index()+1, entry); err != nil {
+			t.Fatal(err)
+		}
+		if vm, _ := k.Snapshot().VM(vm.ID); vm.Phase != c.want {
+			t.Errorf("older server %v: %s, want %s", c.older, vm.Phase, c.want)
+		}
 	}
 }

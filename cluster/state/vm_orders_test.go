@@ -70,6 +70,10 @@ func TestStoppedAlone(t *testing.T) {
 	if got := c.stateOf("a"); got != state.VCDegraded {
 		t.Errorf("its VC is %s", got)
 	}
+	c.must(t, state.KindPlan, c.order("vm-a-0", "stop", stopAlone))
+	if vm := c.vm("vm-a-0"); !vm.KeepsMemory() {
+		t.Errorf("asked for again: %+v", vm)
+	}
 	if got := state.StoppedAloneText(state.StoppedAlone(c.Snapshot().VMs())); got != "1 VM stopped by ann" {
 		t.Error(got)
 	}

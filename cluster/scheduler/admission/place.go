@@ -115,7 +115,7 @@ func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env plac
 			vc.QueuedAt = env.Now // one that waits already keeps its turn
 		}
 		return Answer{Decision: d, Queued: true, Plan: &state.Plan{Basis: s.Index(), Verb: "queued", VC: &vc, VCVersion: version,
-			Text: "queued: " + d.Summary}}
+			VMs: placement.Changed(s, withoutOrders(s, vc, env)), Text: "queued: " + d.Summary}}
 	}
 	vc = placement.WithoutEstimates(vc, wanted)
 	vc.Admitted, vc.QueuedAt = true, time.Time{}
@@ -143,6 +143,18 @@ func planOf(s *state.Snapshot, p *problem, sol allocator.Solution, vc state.VC, 
 		affected[vm.Host] = true
 	}
 	return &state.Plan{Basis: s.Index(), VC: &vc, VMs: placement.Changed(s, vms), Allocations: allocs, AffectedHosts: placement.SortedNames(affected)}
+}
+
+// withoutOrders returns the VMs of vc that were stopped alone as they are once a start of their VC waits: they start with it, and their
+// hosts keep no memory for them. None, unless env says that they start.
+func withoutOrders(s *state.Snapshot, vc state.VC, env placement.Env) (vms []state.VM) {
+	for _, vm := range s.VMsOf(vc.ID) {
+		if env.StartStopped && vm.Order.StoppedBy != "" && vm.Goal == state.GoalStop {
+			g, _ := vc.GroupOf(vm)
+			vms = append(vms, vm.Leaving(g, state.GoalStop))
+		}
+	}
+	return vms
 }
 
 // anyRunning says whether some VM of vc runs: then it is not one that waits to run.

@@ -17,7 +17,7 @@ func WantedVMs(s *state.Snapshot, vc state.VC, env Env) []state.VM {
 		kept, used := keptVMs(s, vc, g)
 		for _, vm := range kept {
 			if vm.Order.StoppedBy != "" && vm.Goal == state.GoalStop {
-				if !env.StartStopped {
+				if !env.StartStopped || vm.ConsumesResources() { // one that still stops leaves
 					continue
 				}
 				vm.Order, vm.ChargedMemory = state.VMOrder{}, 0 // see Problem.Release
