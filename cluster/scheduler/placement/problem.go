@@ -187,12 +187,12 @@ func (p *Problem) AddRequested(vc state.VC, g state.Group, vms []state.VM) {
 }
 
 // add appends a group. VMs with a Host stay there, the others are to be placed. VMs that are about to move are counted at their
-// targets as well; twice: so are those that move.
+// targets as well; twice: so are those that move, and those that move or restart keep their shares.
 func (p *Problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64, twice bool) {
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Task < vms[b].Task })
 	real := len(vms)
 	for _, vm := range vms[:real] {
-		if vm.MovingTo != "" && twice && vm.ConsumesResources() {
+		if (vm.MovingTo != "" || vm.Order.Restart) && twice && vm.ConsumesResources() {
 			floor = max(floor, p.keepShare(vm, g))
 		}
 		to, coming := p.expected[vm.ID]
@@ -228,7 +228,8 @@ func (p *Problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64,
 	p.Refs = append(p.Refs, GroupRef{VC: vc, Group: g, VMs: vms, real: real})
 }
 
-// keepShare handles a VM that moves, and whose group may be given another share: the VM keeps its share until it has arrived.
+// keepShare handles a VM that moves, or shuts down to start again, and whose group may be given another share: the VM keeps its share
+// until it has arrived, or has stopped.
 // It returns the yield below which the group's share would be less than that.
 func (p *Problem) keepShare(vm state.VM, g state.Group) float64 {
 	need := g.Need()
