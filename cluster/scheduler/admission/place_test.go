@@ -318,3 +318,33 @@ func TestQueuedKeepsItsTurn(t *testing.T) {
 		t.Errorf("queue %+v", q)
 	}
 }
+
+// A VC waits in the queue where it would fit once what is there is gone, whatever state that is in; one that fits on no empty host is
+// refused.
+func TestQueueBesideVMsThatDoNotRun(t *testing.T) {
+	for _, is := range []string{"running", "stopped", "restarting", "stopping"} {
+		c := scheduling.NewCluster(t, "h1")
+		c.Create(scheduling.VC("a", 0.5, scheduling.Group(2, 2, 3*scheduling.GiB)))
+		c.CommitPlan()
+		for _, vm := range c.Snapshot().VMsOf(c.Named("a").ID) {
+			a := c.Named("a")
+			switch is {
+			case "stopped":
+				c.Must(state.KindPlan, admission.StopVM(c.Snapshot(), a, vm, "ann").Plan)
+				vm, _ = c.Snapshot().VM(vm.ID)
+				c.Follow(vm)
+			case "restarting":
+				c.Must(state.KindPlan, admission.RestartVM(c.Snapshot(), a, vm, "ann").Plan)
+			}
+		}
+		if is == "stopping" {
+			c.Must(state.KindPlan, admission.Stop(c.Snapshot(), c.Named("a"), c.Env()).Plan)
+		}
+		for gib, queued := range map[int64]bool{3: true, 5: false} {
+			b := admission.Create(c.Snapshot(), scheduling.VC("b", 0.2, scheduling.Group(2, 2, gib*scheduling.GiB)), c.Env())
+			if b.Queued != queued || (b.Plan != nil) != queued {
+				t.Errorf("%s, %d GiB: queued %v: %s", is, gib, b.Queued, b.Decision.Summary)
+			}
+		}
+	}
+}

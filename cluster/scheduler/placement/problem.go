@@ -68,7 +68,8 @@ func NewProblem(s *state.Snapshot, skip ...string) *Problem {
 	p.reserve = allocator.NewReserves[int64](len(p.Rows), !m.Settings.Rightsizing.Runs(state.StageReserve))
 	for i, h := range p.Rows {
 		free := h.Usable()
-		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory), Cordoned: h.Cordoned})
+		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory), Cordoned: h.Cordoned,
+			EmptyCPU: free.CPU, EmptyMemory: float64(free.Memory)})
 		for _, vm := range s.VMsOn(h.Name) {
 			if vm.ConsumesResources() && vm.Phase == state.Stopping && !vm.Order.Restart || vm.KeepsMemory() {
 				p.take(i, vm, state.Group{})
