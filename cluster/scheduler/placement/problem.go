@@ -129,7 +129,7 @@ func (p *Problem) addLive(s *state.Snapshot, vc state.VC) {
 	}
 	// A VC that is below its minimum already (its host shrank) must not get
 	// worse, but does not block the others either.
-	floor := min(vc.MinYield, state.YieldOf(vc))
+	floor := min(vc.MinYield, state.YieldOf(vc, s.VMsOf(vc.ID)))
 	for _, g := range vc.Groups {
 		vms := live[g.Name]
 		if len(vms) == 0 {
