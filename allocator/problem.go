@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Host is what the VMs of one machine may use.
@@ -14,6 +15,18 @@ type Host struct {
 	Cordoned bool    // keeps the VMs it has, takes no new one
 	// Unavailable hosts are Cordoned too, and cannot be opened by who asks: no advice names them.
 	Unavailable bool
+	// EmptyCPU and EmptyMemory are what it has once VMs that are no part of the problem are gone as well; at least CPU and Memory.
+	EmptyCPU, EmptyMemory float64
+}
+
+// emptied are the hosts as they are once no VM is left.
+func emptied(hosts []Host) []Host {
+	out := slices.Clone(hosts)
+	for j := range out {
+		h := &out[j]
+		h.CPU, h.Memory = max(h.CPU, h.EmptyCPU), max(h.Memory, h.EmptyMemory)
+	}
+	return out
 }
 
 // Group is a set of equal VMs of one virtual cluster.

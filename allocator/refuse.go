@@ -193,7 +193,7 @@ func (a *admission) summary(g, fits int, reasons []HostReason) string {
 // neverFits says whether the clusters of the request are proved not to fit on
 // the hosts if these were empty.
 func (a *admission) neverFits() bool {
-	alone := Problem{Hosts: a.p.Hosts}
+	alone := Problem{Hosts: emptied(a.p.Hosts)}
 	for g := range a.p.Groups {
 		if a.request[a.t.of[g]] {
 			group := a.p.Groups[g]
@@ -210,6 +210,7 @@ func (a *admission) neverByRules() bool {
 	if a.ruled == nil {
 		return false
 	}
+	hosts := emptied(a.p.Hosts)
 	for g := range a.p.Groups {
 		group := a.p.Groups[g]
 		if a.unplaced[g] == 0 {
@@ -221,7 +222,7 @@ func (a *admission) neverByRules() bool {
 			continue
 		}
 		alone, places := Problem{Groups: []Group{group}}, 0
-		for j, h := range a.p.Hosts {
+		for j, h := range hosts {
 			if a.ruled.byHost[g] == nil || in(a.ruled.byHost[g], j) {
 				alone.Hosts = append(alone.Hosts, h)
 				if group.Memory <= h.Memory*(1+provedSlack) && group.MinYield*group.CPU <= h.CPU*(1+provedSlack) {

@@ -280,7 +280,7 @@ func (c *Service) DrainBatches(ctx context.Context) ([]DrainBatch, []Undrainable
 	floor := meta.Settings.MinYield
 	for _, vc := range s.VCs() {
 		if vc.Goal == state.GoalRun && vc.Admitted {
-			floor = min(floor, state.YieldOf(vc))
+			floor = min(floor, state.YieldOf(vc, s.VMsOf(vc.ID)))
 		}
 	}
 	planned, none, err := migration.Batches(f.Problem, hosts, floor)

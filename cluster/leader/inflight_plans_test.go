@@ -41,7 +41,7 @@ func TestSideBySide(t *testing.T) {
 						t.Errorf("create %s: %v", name, err)
 						return
 					}
-					if r.Operation.Index == 0 || state.YieldOf(r.VC) != 1 || !r.Decision.Admitted {
+					if r.Operation.Index == 0 || r.VC.Groups[0].Yield() != 1 || !r.Decision.Admitted {
 						t.Errorf("create %s: %+v", name, r)
 					}
 					if _, err := c.Create(ctx, small(name, 1), leader.Call{}); !errors.Is(err, leader.ErrConflict) {

@@ -8,6 +8,7 @@ const (
 	restFor    = 24                    // times as long as an evaluation in vain took the loop rests: with many hosts, requests are served meanwhile
 	maxRest    = time.Second           // of that rest
 	retryAfter = time.Second           // after a plan that could not be proposed, until the loop tries again
+	maxRefused = 8                     // plans that the state refuses in one evaluation, each of another VC
 	waitsEvery = 10 * time.Second      // between two evaluations of what waits
 )
 

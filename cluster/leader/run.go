@@ -124,29 +124,46 @@ func (t *term) stage(ctx context.Context, idle *planInputs) (bool, error) {
 	s = t.c.o.State.Snapshot()
 	env = t.env()
 	at = t.inputsOf(s, env)
-	var plan *state.Plan
-	if len(env.Awaited) == 0 { // else what waits may fit where nothing is known of yet
-		if plan = admission.Restart(s, env); plan == nil {
-			plan = t.queue.Admit(s, env)
+	var refused []string
+	for len(refused) < maxRefused {
+		plan := next(s, env, &t.queue, refused)
+		if plan == nil {
+			break
 		}
-	}
-	if plan == nil {
-		plan = placement.Reallocate(s)
-	}
-	if plan == nil {
-		*idle = at
-		if acted, err := t.rebalance.MakeRoom(ctx, s); acted || err != nil {
-			return acted, err
+		t.c.log.Info("plan", "verb", plan.Verb, "hosts", len(plan.AffectedHosts), "allocations", len(plan.Allocations), "text", plan.Text)
+		err := t.propose(ctx, state.KindPlan, plan)
+		if !errors.Is(err, state.ErrConflict) {
+			return err == nil, err
 		}
-		return t.rebalance.Balance(ctx, s)
-	}
-	t.c.log.Info("plan", "verb", plan.Verb, "hosts", len(plan.AffectedHosts), "allocations", len(plan.Allocations), "text", plan.Text)
-	err = t.propose(ctx, state.KindPlan, plan)
-	if errors.Is(err, state.ErrConflict) {
 		t.c.log.Info("plan refused", "verb", plan.Verb, "error", err)
-		return false, nil // the state moved on, and that wakes us
+		if plan.VC == nil {
+			return false, nil // the state moved on, and that wakes us
+		}
+		refused = append(refused, plan.VC.ID)
+		s = t.c.o.State.Snapshot()
 	}
-	return err == nil, err
+	if len(refused) > 0 {
+		return false, nil // likewise
+	}
+	*idle = at
+	if acted, err := t.rebalance.MakeRoom(ctx, s); acted || err != nil {
+		return acted, err
+	}
+	return t.rebalance.Balance(ctx, s)
+}
+
+// next is the plan to propose, nil if there is none. A VC of which the state has just refused a plan, by its id in refused, makes no
+// other one wait.
+func next(s *state.Snapshot, env placement.Env, queue *admission.QueueCache, refused []string) *state.Plan {
+	if len(env.Awaited) == 0 { // else what waits may fit where nothing is known of yet
+		if plan := admission.Restart(s, env, refused...); plan != nil {
+			return plan
+		}
+		if plan := queue.Admit(s, env); plan != nil && !slices.Contains(refused, plan.VC.ID) {
+			return plan
+		}
+	}
+	return placement.Reallocate(s)
 }
 
 func namesOf(out map[string]string) string {

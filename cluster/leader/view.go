@@ -258,7 +258,7 @@ func viewOf(vc state.VC, vms []state.VM, set state.RightsizingSettings) VCView {
 		out.Estimates, out.Aggressiveness = state.NeedsEstimated, set.AggressivenessOf(&vc)
 	}
 	if out.Count.Starting+out.Count.Running > 0 {
-		out.Yield = state.YieldOf(vc)
+		out.Yield = state.YieldOf(vc, vms)
 	}
 	switch out.State {
 	case state.VCQueued:

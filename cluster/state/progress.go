@@ -1,6 +1,9 @@
 package state
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // VCState is what users see of a VC as a whole.
 type VCState string
@@ -70,7 +73,7 @@ func StateOf(vc VC, vms []VM) VCState {
 		return VCFailed
 	case c.Starting > 0:
 		return VCStarting
-	case c.Failed+c.Lost+alone > 0 || YieldOf(vc) < vc.MinYield*(1-1e-6):
+	case c.Failed+c.Lost+alone > 0 || YieldOf(vc, vms) < vc.MinYield*(1-1e-6):
 		return VCDegraded
 	}
 	return VCRunning
@@ -88,12 +91,13 @@ func (g Group) Yield() float64 {
 	return min(1, g.Allocation/need)
 }
 
-// YieldOf returns the yield of a VC: the lowest yield of its groups, those that were removed apart.
-func YieldOf(vc VC) float64 {
+// YieldOf returns the yield of a VC with these VMs: the lowest yield of its groups. Groups of which no VM takes resources, as when all of
+// them were stopped alone, do not count: their allocation is the last that they had. Where nothing runs it is 1.
+func YieldOf(vc VC, vms []VM) float64 {
 	y := 1.0
 	for _, g := range vc.Groups {
-		if g.Count > 0 {
-			y = min(y, g.Yield())
+		if g.Count > 0 && g.Yield() < y && slices.ContainsFunc(vms, func(vm VM) bool { return vm.Group == g.Name && vm.ToRun() && vm.ConsumesResources() }) {
+			y = g.Yield()
 		}
 	}
 	return y

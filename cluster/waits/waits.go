@@ -185,18 +185,19 @@ func abort(m state.Migration) string {
 
 // degraded says why a VC is degraded; "" = only VMs that users stopped do not run.
 func degraded(s *state.Snapshot, vc *state.VC) string {
-	alone := false
-	for _, vm := range s.VMsOf(vc.ID) {
+	alone, vms := false, s.VMsOf(vc.ID)
+	for _, vm := range vms {
 		if vm.Order.StoppedBy != "" {
 			alone = true
 		} else if vm.Phase != state.Running && vm.Phase != state.Stopping {
 			return fmt.Sprintf("VM %s is %s: %s", vm.Name, vm.Phase, cmp.Or(vm.Reason, vc.Decision.Summary))
 		}
 	}
-	if alone && state.YieldOf(*vc) >= vc.MinYield*(1-1e-6) {
+	yield := state.YieldOf(*vc, vms)
+	if alone && yield >= vc.MinYield*(1-1e-6) {
 		return ""
 	}
-	return fmt.Sprintf("its yield %.3f is below its minimum %.3f", state.YieldOf(*vc), vc.MinYield)
+	return fmt.Sprintf("its yield %.3f is below its minimum %.3f", yield, vc.MinYield)
 }
 
 // steps says how far a plan is.

@@ -160,10 +160,10 @@ func (c *Cluster) check(what string, before *state.Snapshot) {
 		old, known := before.VC(x.ID)
 		floor := x.MinYield
 		if known {
-			floor = min(floor, state.YieldOf(old))
+			floor = min(floor, state.YieldOf(old, before.VMsOf(x.ID)))
 		}
-		if n := state.CountPhases(after.VMsOf(x.ID)); x.Admitted && x.Goal == state.GoalRun && n.Running+n.Starting > 0 && !short && state.YieldOf(x) < floor-1e-6 {
-			c.T.Fatalf("%s: yield of %s fell to %v, below %v", what, x.Name, state.YieldOf(x), floor)
+		if n := state.CountPhases(after.VMsOf(x.ID)); x.Admitted && x.Goal == state.GoalRun && n.Running+n.Starting > 0 && !short && state.YieldOf(x, after.VMsOf(x.ID)) < floor-1e-6 {
+			c.T.Fatalf("%s: yield of %s fell to %v, below %v", what, x.Name, state.YieldOf(x, after.VMsOf(x.ID)), floor)
 		}
 	}
 }
@@ -253,7 +253,11 @@ func (c *Cluster) State(name string) state.VCState {
 }
 
 // Yield of a VC, by its name.
-func (c *Cluster) Yield(name string) float64 { c.T.Helper(); return state.YieldOf(c.Named(name)) }
+func (c *Cluster) Yield(name string) float64 {
+	c.T.Helper()
+	x := c.Named(name)
+	return state.YieldOf(x, c.Snapshot().VMsOf(x.ID))
+}
 
 // Near says whether two yields are equal but for rounding.
 func Near(a, b float64) bool { return math.Abs(a-b) < 1e-6 }

@@ -31,7 +31,7 @@ type hostCapacity struct {
 	ledger   capacity.Ledger // with the VMs that are expected
 	free     state.Resources // of the ledger
 	overhead int64           // bytes that a VM costs beyond its own memory
-	minYield float64         // yield of the VCs of its VMs
+	minYield float64         // lowest yield of its VMs
 	ruled    bool            // some of its VMs have rules, which a new one may break
 	unfair   bool            // some of its VMs have not the share that they need, or are lost
 	closed   bool
@@ -107,7 +107,7 @@ func capacityOf(s *state.Snapshot, h *state.Host, expected []string) *hostCapaci
 		}
 		one.ruled = one.ruled || !g.Affinity.Empty()
 		if vm.ConsumesResources() && vm.Goal == state.GoalRun {
-			one.minYield = min(one.minYield, state.YieldOf(*vc))
+			one.minYield = min(one.minYield, g.Yield())
 			if g.Estimated > 0 {
 				one.declaredExcess.CPU += max(0, g.CPU-g.Allocation)
 			}

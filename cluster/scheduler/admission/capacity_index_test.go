@@ -49,12 +49,12 @@ func TestRooms(t *testing.T) {
 					}
 				}
 				c.Enact("create from rooms", a.Plan)
-				if made, _ := c.Snapshot().VC(x.ID); state.YieldOf(made) != 1 {
+				if made, _ := c.Snapshot().VC(x.ID); c.Yield(made.Name) != 1 {
 					t.Fatalf("it has not all that it needs: %+v", made)
 				}
 				for _, old := range s.VCs() {
 					now, _ := c.Snapshot().VC(old.ID)
-					if state.YieldOf(now) != state.YieldOf(old) {
+					if state.YieldOf(now, c.Snapshot().VMsOf(old.ID)) != state.YieldOf(old, s.VMsOf(old.ID)) {
 						t.Fatalf("another one is served otherwise: %+v, then %+v", old, now)
 					}
 				}
@@ -64,7 +64,7 @@ func TestRooms(t *testing.T) {
 				lowest := 1.0
 				for _, vm := range c.Snapshot().VMs() {
 					if of, _ := c.Snapshot().VC(vm.VC); vm.ConsumesResources() && vm.Goal == state.GoalRun {
-						lowest = min(lowest, state.YieldOf(of))
+						lowest = min(lowest, c.Yield(of.Name))
 					}
 				}
 				if full.Decision.Admitted && full.Decision.MinYield > lowest+1e-6 {

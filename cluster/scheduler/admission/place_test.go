@@ -318,3 +318,61 @@ func TestQueuedKeepsItsTurn(t *testing.T) {
 		t.Errorf("queue %+v", q)
 	}
 }
+
+// A VC waits in the queue where it would fit once what is there is gone, whatever state that is in; one that fits on no empty host is
+// refused.
+func TestQueueBesideVMsThatDoNotRun(t *testing.T) {
+	for _, is := range []string{"running", "stopped", "restarting", "stopping"} {
+		c := scheduling.NewCluster(t, "h1")
+		c.Create(scheduling.VC("a", 0.5, scheduling.Group(2, 2, 3*scheduling.GiB)))
+		c.CommitPlan()
+		for _, vm := range c.Snapshot().VMsOf(c.Named("a").ID) {
+			a := c.Named("a")
+			switch is {
+			case "stopped":
+				c.Must(state.KindPlan, admission.StopVM(c.Snapshot(), a, vm, "ann").Plan)
+				vm, _ = c.Snapshot().VM(vm.ID)
+				c.Follow(vm)
+			case "restarting":
+				c.Must(state.KindPlan, admission.RestartVM(c.Snapshot(), a, vm, "ann").Plan)
+			}
+		}
+		if is == "stopping" {
+			c.Must(state.KindPlan, admission.Stop(c.Snapshot(), c.Named("a"), c.Env()).Plan)
+		}
+		for gib, queued := range map[int64]bool{3: true, 5: false} {
+			b := admission.Create(c.Snapshot(), scheduling.VC("b", 0.2, scheduling.Group(2, 2, gib*scheduling.GiB)), c.Env())
+			if b.Queued != queued || (b.Plan != nil) != queued {
+				t.Errorf("%s, %d GiB: queued %v: %s", is, gib, b.Queued, b.Decision.Summary)
+			}
+		}
+	}
+}
+
+// A group all VMs of which were stopped alone does not count in the yield of its VC: the others keep what they were promised, even where
+// the group that stands still has a share that is little of its need.
+func TestMinimumYieldBesideAStoppedGroup(t *testing.T) {
+	c := scheduling.NewCluster(t, "h1")
+	c.Create(scheduling.VC("a", 0.5, scheduling.Group(1, 1, scheduling.GiB/2), scheduling.Group(1, 2, scheduling.GiB/2)))
+	c.CommitPlan()
+	vm := c.VMOf("a")
+	c.Must(state.KindPlan, admission.StopVM(c.Snapshot(), c.Named("a"), vm, "ann").Plan)
+	vm, _ = c.Snapshot().VM(vm.ID)
+	c.Follow(vm)
+	next := c.Named("a")
+	next.Groups = slices.Clone(next.Groups)
+	next.Groups[0].CPU, next.Groups[0].VCPUs = 4, 4
+	c.Enact("scale", admission.Scale(c.Snapshot(), next, c.Env()).Plan)
+	if y := c.Yield("a"); vm.Group != "g0" || y != 1 {
+		t.Fatalf("the VM of %s does not run; yield %v, want 1", vm.Group, y)
+	}
+	for cpu, fits := range map[float64]bool{3.4: false, 3: true} {
+		if a := admission.Create(c.Snapshot(), scheduling.VC("c", 1, scheduling.Group(1, cpu, scheduling.GiB/2)), c.Env()); a.Decision.Admitted != fits {
+			t.Errorf("%v cores beside 2 of which at least 1 was promised: %s", cpu, a.Decision.Summary)
+		}
+	}
+	c.Create(scheduling.VC("c", 1, scheduling.Group(1, 3, scheduling.GiB/2)))
+	if y := c.Named("a").Groups[1].Yield(); y < 0.5 {
+		t.Errorf("the group that runs has yield %v, and was promised 0.5", y)
+	}
+}

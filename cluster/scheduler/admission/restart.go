@@ -14,11 +14,14 @@ import (
 // whose VMs fit. Restartable VMs start wherever they fit, the others on their own host once it is back. Where none fits, the
 // plan records why, if that is news. It is nil if there is nothing to do.
 //
-// Restart needs no proof of its own: a VM is lost only once it is proved that no host runs it.
-func Restart(s *state.Snapshot, env placement.Env) *state.Plan {
+// Restart needs no proof of its own: a VM is lost only once it is proved that no host runs it. VCs whose ids are in refused are left out.
+func Restart(s *state.Snapshot, env placement.Env, refused ...string) *state.Plan {
 	waiting, lostOf := lostVCs(s, env)
 	var news *state.Plan
 	for _, vc := range waiting {
+		if slices.Contains(refused, vc.ID) {
+			continue
+		}
 		lost := lostOf[vc.ID]
 		plan, d := restart(s, vc, lost, env)
 		for i := 0; plan == nil && len(lost) > 1 && i < min(len(lost), maxTries); i++ {

@@ -206,3 +206,84 @@ func TestLostBeforeNew(t *testing.T) {
 		})
 	}
 }
+
+// restartAlone restarts one VM: it shuts down, and keeps its share until it has.
+func restartAlone(c *scheduling.Cluster, vm state.VM) {
+	x, _ := c.Snapshot().VC(vm.VC)
+	c.Must(state.KindPlan, admission.RestartVM(c.Snapshot(), x, vm, "ann").Plan)
+}
+
+// While one VM restarts, its group's share does not fall below what that VM keeps: a plan that grows the group waits, and is none that
+// the state refuses.
+func TestScaleBesideARestart(t *testing.T) {
+	for _, tc := range []struct {
+		count int
+		cpu   float64
+		fits  bool
+	}{{3, 4, false}, {2, 2, true}, {2, 1, true}, {3, 1, true}, {4, 1, false}} {
+		c := scheduling.NewCluster(t, "h1")
+		c.Create(scheduling.VC("a", 0.25, scheduling.Group(2, 4, scheduling.GiB)))
+		c.CommitPlan()
+		restartAlone(c, c.VMOf("a"))
+		next := c.Named("a")
+		next.Groups = slices.Clone(next.Groups)
+		next.Groups[0].Count, next.Groups[0].CPU = tc.count, tc.cpu
+		a := admission.Scale(c.Snapshot(), next, c.Env())
+		if (a.Plan != nil) != tc.fits {
+			t.Errorf("%d VMs of %v cores: %+v", tc.count, tc.cpu, a.Decision)
+		}
+		if a.Plan != nil {
+			c.Enact("scale", a.Plan)
+		}
+		c.CommitPlan()
+		c.CommitPlan()
+		if a = admission.Scale(c.Snapshot(), next, c.Env()); a.Plan == nil {
+			t.Errorf("%d VMs of %v cores, after the restart: %+v", tc.count, tc.cpu, a.Decision)
+		}
+	}
+}
+
+// A VM that restarts keeps its share: lost VMs of its group wait until it has stopped, and those of other VCs start.
+func TestFailoverBesideARestart(t *testing.T) {
+	c := scheduling.NewCluster(t, "h1", "h2")
+	x := scheduling.VC("a", 0.25, scheduling.Group(2, 4, scheduling.GiB))
+	x.OnHostLoss = state.RestartOnLoss
+	c.Create(x)
+	y := scheduling.VC("z", 0.1, scheduling.Group(2, 0.5, scheduling.GiB))
+	y.OnHostLoss = state.RestartOnLoss
+	c.Create(y)
+	c.CommitPlan()
+	vm := c.VMOf("a")
+	restartAlone(c, vm)
+	lost := "h1"
+	if vm.Host == lost {
+		lost = "h2"
+	}
+	c.Must(state.KindHostLost, state.HostLost{Host: lost, Proof: state.ProofOperator, Text: "burnt", Basis: c.Snapshot().Index()})
+	restart := func() {
+		for range 5 {
+			if p := admission.Restart(c.Snapshot(), c.Env()); p != nil {
+				c.Enact("restart", p)
+			}
+		}
+	}
+	wants := func(name string, running int) {
+		t.Helper()
+		n := 0
+		for _, vm := range c.Snapshot().VMsOf(c.Named(name).ID) {
+			if vm.ConsumesResources() && vm.Host != lost {
+				n++
+			}
+		}
+		if n != running {
+			t.Errorf("%d VMs of %s run on what is left, want %d", n, name, running)
+		}
+	}
+	restart()
+	wants("a", 1)
+	wants("z", 2)
+	now, _ := c.Snapshot().VM(vm.ID)
+	c.Follow(now)
+	restart()
+	wants("a", 2)
+}

@@ -142,7 +142,7 @@ func (f *builder) addRunning() {
 		}
 		for _, g := range vc.Groups {
 			if vms := live[g.Name]; len(vms) > 0 {
-				f.add(vc, g, vms, min(vc.MinYield, state.YieldOf(vc)))
+				f.add(vc, g, vms, min(vc.MinYield, state.YieldOf(vc, f.s.VMsOf(vc.ID))))
 				f.Caps = append(f.Caps, g.Allocation)
 			}
 		}

@@ -68,7 +68,8 @@ func NewProblem(s *state.Snapshot, skip ...string) *Problem {
 	p.reserve = allocator.NewReserves[int64](len(p.Rows), !m.Settings.Rightsizing.Runs(state.StageReserve))
 	for i, h := range p.Rows {
 		free := h.Usable()
-		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory), Cordoned: h.Cordoned})
+		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory), Cordoned: h.Cordoned,
+			EmptyCPU: free.CPU, EmptyMemory: float64(free.Memory)})
 		for _, vm := range s.VMsOn(h.Name) {
 			if vm.ConsumesResources() && vm.Phase == state.Stopping && !vm.Order.Restart || vm.KeepsMemory() {
 				p.take(i, vm, state.Group{})
@@ -128,7 +129,7 @@ func (p *Problem) addLive(s *state.Snapshot, vc state.VC) {
 	}
 	// A VC that is below its minimum already (its host shrank) must not get
 	// worse, but does not block the others either.
-	floor := min(vc.MinYield, state.YieldOf(vc))
+	floor := min(vc.MinYield, state.YieldOf(vc, s.VMsOf(vc.ID)))
 	for _, g := range vc.Groups {
 		vms := live[g.Name]
 		if len(vms) == 0 {
@@ -187,12 +188,12 @@ func (p *Problem) AddRequested(vc state.VC, g state.Group, vms []state.VM) {
 }
 
 // add appends a group. VMs with a Host stay there, the others are to be placed. VMs that are about to move are counted at their
-// targets as well; twice: so are those that move.
+// targets as well; twice: so are those that move, and those that move or restart keep their shares.
 func (p *Problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64, twice bool) {
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Task < vms[b].Task })
 	real := len(vms)
 	for _, vm := range vms[:real] {
-		if vm.MovingTo != "" && twice && vm.ConsumesResources() {
+		if (vm.MovingTo != "" || vm.Order.Restart) && twice && vm.ConsumesResources() {
 			floor = max(floor, p.keepShare(vm, g))
 		}
 		to, coming := p.expected[vm.ID]
@@ -228,7 +229,8 @@ func (p *Problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64,
 	p.Refs = append(p.Refs, GroupRef{VC: vc, Group: g, VMs: vms, real: real})
 }
 
-// keepShare handles a VM that moves, and whose group may be given another share: the VM keeps its share until it has arrived.
+// keepShare handles a VM that moves, or shuts down to start again, and whose group may be given another share: the VM keeps its share
+// until it has arrived, or has stopped.
 // It returns the yield below which the group's share would be less than that.
 func (p *Problem) keepShare(vm state.VM, g state.Group) float64 {
 	need := g.Need()

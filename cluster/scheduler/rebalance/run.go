@@ -236,7 +236,7 @@ func (r *Runner) Balance(ctx context.Context, s *state.Snapshot) (bool, error) {
 func (r *Runner) observe(s *state.Snapshot, env placement.Env, set state.MoveSettings) Observation {
 	full := true
 	s.EachVC(func(vc *state.VC) bool {
-		full = vc.Goal != state.GoalRun || !vc.Admitted || state.YieldOf(*vc) >= 1
+		full = vc.Goal != state.GoalRun || !vc.Admitted || !slices.ContainsFunc(vc.Groups, func(g state.Group) bool { return g.Count > 0 && g.Yield() < 1 })
 		return full
 	})
 	if full {

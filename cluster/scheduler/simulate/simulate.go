@@ -101,7 +101,7 @@ func (f *fleet) yieldsNow() (lowest, mean float64) {
 		}
 		seen[id] = true
 		vc, _ := f.s.VC(id)
-		y := state.YieldOf(vc)
+		y := state.YieldOf(vc, f.s.VMsOf(id))
 		lowest, mean, n = min(lowest, y), mean+y, n+1
 	}
 	if n == 0 {
