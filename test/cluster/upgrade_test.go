@@ -59,7 +59,10 @@ func TestUpgrade(t *testing.T) {
 	gap := l.gap(at)
 	l.check(t, s.hosts)
 	s.untouched(t, "steady", before)
-	s.hosts[0].vcctl(t, "", "tenant", "create", "film")
+	eventually(t, time.Minute, "the leader knows that all members are upgraded", func(ctx context.Context) error {
+		_, err := s.hosts[0].Vcctl(ctx, "", "tenant", "create", "film")
+		return err
+	})
 	if vms := s.hosts[0].vcctl(t, "", "vm", "list", "-o", "json"); strings.Count(vms, `"steady-`) < len(s.hosts) {
 		t.Errorf("the VMs of before are not the default tenant's: %s", vms)
 	}
