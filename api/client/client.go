@@ -174,13 +174,13 @@ type sending struct {
 const AllTenants = "*"
 
 // TakesTenant says whether a request to a path below /v1, part by part, takes the parameter tenant: it is about what tenants own, or
-// about one's rights there. A new token and a new role binding name their tenant themselves.
+// about one's rights there.
 func TakesTenant(method string, path ...string) bool {
 	if len(path) > 1 && path[0] == "auth" {
 		return slices.Contains([]string{"self", "permissions", "can-i"}, path[1])
 	}
-	return slices.Contains([]string{"virtual-clusters", "vms", "operations", "events"}, path[0]) ||
-		method == http.MethodGet && (path[0] == "tokens" || path[0] == "role-bindings")
+	return slices.Contains([]string{"virtual-clusters", "vms", "operations", "events", "tokens", "role-bindings"}, path[0]) ||
+		method == http.MethodGet && path[0] == "migrations"
 }
 
 // OfTenant asks for what belongs to a tenant other than that of the client; "" leaves it to the server.

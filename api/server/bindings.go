@@ -51,7 +51,7 @@ func (s *Server) registerRoles(api huma.API) {
 			return &answerOf[v1.List[v1.RoleBinding]]{Body: v1.List[v1.RoleBinding]{Items: each(rows, x.binding)}}, nil
 		})
 	change(api, http.MethodPost, route{"grantRole", bindingsPath, tagRole, "Grant a role",
-		"To a user or a group of the OpenID Connect issuer, or to a token. The owner of a tenant grants roles to the tenant's own tokens alone. A token that expires grants none. The subject has one role in the cluster and one in each tenant: the new one takes the place of another."},
+		"To a user or a group of the OpenID Connect issuer, or to a token. The owner of a tenant grants roles to the tenant's own tokens alone. A token that expires grants none. For a role of the cluster, tenant in the body says where. The subject has one role in the cluster and one in each tenant: the new one takes the place of another."},
 		http.StatusCreated, v1.RoleBindingRequest{}, s.grantRole)
 	change(api, http.MethodDelete, route{"revokeRole", bindingsPath + "/{id}", tagRole, "Revoke a role",
 		"It is gone from now on, and what runs by it (event streams, consoles, long polls) ends within 5 s, on every server."},
@@ -70,6 +70,7 @@ func (s *Server) registerRoles(api huma.API) {
 }
 
 func (s *Server) grantRole(ctx context.Context, in *struct {
+	TenantParams
 	ChangeParams
 	JSONBody
 }) (*bindingAnswer, error) {
@@ -78,11 +79,8 @@ func (s *Server) grantRole(ctx context.Context, in *struct {
 		return nil, err
 	}
 	principal := principalOf(ctx)
-	if own := principal.of(); own != "" {
-		if q.Tenant != "" && q.Tenant != own {
-			return nil, noTenant(q.Tenant)
-		}
-		q.Tenant = own
+	if q.Tenant, err = tenantOfChange(principal, in.TenantParams, q.Tenant); err != nil {
+		return nil, err
 	}
 	role := state.Role(q.Role)
 	if err := roleOfTenant(v1.TokenRequest{Role: q.Role, Tenant: q.Tenant}); err != nil {
@@ -143,9 +141,13 @@ func (s *Server) issuer() (string, error) {
 
 func (s *Server) revokeRole(ctx context.Context, in *struct {
 	IDParam
+	TenantParams
 	ChangeParams
 }) (*answerOf[v1.RoleBinding], error) {
-	own := principalOf(ctx).of()
+	own, err := tenantOfChange(principalOf(ctx), in.TenantParams, "")
+	if err != nil {
+		return nil, err
+	}
 	if row, there := s.cluster.RoleBinding(in.ID); own != "" && (!there || row.Tenant != own) { // by one way, so that both take equally long
 		return nil, notFound("role binding %s: not found", in.ID)
 	}

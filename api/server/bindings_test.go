@@ -277,6 +277,40 @@ func TestOwnersBindNoPeople(t *testing.T) {
 	})
 }
 
+// Who has roles in several tenants names the one to act in where tokens and bindings change, and where migrations are read. Another
+// one is answered as none.
+func TestChangesOfRightsInANamedTenant(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		x := startTenants(t, 1, 2)
+		var both v1.Token
+		must(t, json.Unmarshal([]byte(x.want(201, "POST", "/v1/tokens", `{"name":"both","role":"owner","tenant":"acme"}`, "admin")), &both))
+		x.token["both"] = both.Token
+		x.want(201, "POST", "/v1/role-bindings", `{"subject":{"kind":"token","name":"`+both.ID+`"},"role":"owner","tenant":"film"}`, "admin")
+		for _, tenant := range []string{"film", "acme"} {
+			in := "?tenant=" + tenant
+			var made v1.Token
+			must(t, json.Unmarshal([]byte(x.want(201, "POST", "/v1/tokens"+in, `{"name":"made","role":"viewer"}`, "both")), &made))
+			var bound v1.RoleBinding
+			must(t, json.Unmarshal([]byte(x.want(201, "POST", "/v1/role-bindings"+in, `{"subject":{"kind":"token","name":"`+made.ID+`"},"role":"editor","tenant":"`+tenant+`"}`, "both")), &bound))
+			if made.Tenant != tenant || bound.Tenant != tenant {
+				t.Errorf("in %s: %+v, %+v", tenant, made, bound)
+			}
+			x.want(200, "GET", "/v1/migrations"+in, "", "both")
+			x.want(404, "GET", "/v1/migrations/none"+in, "", "both")
+			other := map[string]string{"film": "?tenant=acme", "acme": "?tenant=film"}[tenant]
+			x.want(404, "POST", "/v1/tokens"+in, `{"name":"x","role":"viewer","tenant":"`+other[len("?tenant="):]+`"}`, "both")
+			x.want(404, "DELETE", "/v1/role-bindings/"+bound.ID+other, "", "both")
+			x.want(404, "DELETE", "/v1/tokens/"+made.ID+other, "", "both")
+			x.want(200, "DELETE", "/v1/role-bindings/"+bound.ID+in, "", "both")
+			x.want(200, "DELETE", "/v1/tokens/"+made.ID+in, "", "both")
+		}
+		for _, tenant := range []string{"default", "nosuch", "*"} {
+			x.want(404, "POST", "/v1/tokens?tenant="+tenant, `{"name":"x","role":"viewer"}`, "both")
+		}
+		x.want(404, "GET", "/v1/migrations?tenant=default", "", "both")
+	})
+}
+
 // No token grants a role that outlives it. People, whose log-ins end, may grant roles.
 func TestBindingsDoNotOutliveTheirMaker(t *testing.T) {
 	bubble(t, func(t *testing.T) {

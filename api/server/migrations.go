@@ -15,8 +15,8 @@ type migrationFilter struct {
 }
 
 // ownMigrations are those of VMs of the tenant that asks, without hosts.
-func (s *Server) ownMigrations(ctx context.Context, r ReadParams, wait WaitParam, f migrationFilter) (*answerOf[v1.List[v1.Migration]], error) {
-	return pollOwn(ctx, s, r, wait, func(x scopedView) (*answerOf[v1.List[v1.Migration]], uint64, bool, error) {
+func (s *Server) ownMigrations(ctx context.Context, t TenantParams, r ReadParams, wait WaitParam, f migrationFilter) (*answerOf[v1.List[v1.Migration]], error) {
+	return pollOwn(ctx, s, t, r, wait, func(x scopedView) (*answerOf[v1.List[v1.Migration]], uint64, bool, error) {
 		out := &answerOf[v1.List[v1.Migration]]{}
 		if f.plan != "" { // plans are the cluster's
 			return nil, 0, true, notFound("there is no plan %q (any more)", f.plan)
@@ -35,8 +35,8 @@ func (s *Server) ownMigrations(ctx context.Context, r ReadParams, wait WaitParam
 }
 
 // ownMigration is one of them.
-func (s *Server) ownMigration(ctx context.Context, r ReadParams, wait WaitParam, id string) (*migrationAnswer, error) {
-	return pollOwn(ctx, s, r, wait, func(x scopedView) (*migrationAnswer, uint64, bool, error) {
+func (s *Server) ownMigration(ctx context.Context, t TenantParams, r ReadParams, wait WaitParam, id string) (*migrationAnswer, error) {
+	return pollOwn(ctx, s, t, r, wait, func(x scopedView) (*migrationAnswer, uint64, bool, error) {
 		m, ok := x.v.Migration(id)
 		if !ok || !x.ownsMigration(m) {
 			return nil, 0, true, notFound("there is no migration %q (any more)", id)
@@ -66,7 +66,7 @@ func (x scopedView) migration(row state.Migration) v1.Migration {
 }
 
 // pollOwn is poll for principals of a tenant, who know no index of the log: it reads until what it read first has changed.
-func pollOwn[T any](ctx context.Context, s *Server, in ReadParams, wait WaitParam, read func(scopedView) (out T, index uint64, ended bool, err error)) (T, error) {
+func pollOwn[T any](ctx context.Context, s *Server, t TenantParams, in ReadParams, wait WaitParam, read func(scopedView) (out T, index uint64, ended bool, err error)) (T, error) {
 	var none T
 	d, err := wait.duration()
 	if err != nil {
@@ -80,7 +80,7 @@ func pollOwn[T any](ctx context.Context, s *Server, in ReadParams, wait WaitPara
 	over := time.NewTimer(d)
 	defer over.Stop()
 	for first := uint64(0); ; {
-		x, err := s.scoped(ctx, TenantParams{}, in)
+		x, err := s.one(ctx, t, in)
 		if err != nil {
 			return none, err
 		}

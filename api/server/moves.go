@@ -128,8 +128,9 @@ func (s *Server) registerMoves(api huma.API) {
 				return &planAnswer{ETag: etag(p.ModifyIndex), Body: plan(v, p)}, p.ModifyIndex, p.State.Ended(), nil
 			})
 		})
-	get(api, route{"listMigrations", "/v1/migrations", tagMigration, "List migrations", "The newest migrations, oldest of them first; of those that run, with how far they are. The last 1,000 that ended are kept. With wait, the answer comes once one of them changed after index. To a token of a tenant: those of its VMs, without hosts; with wait, the answer comes once one of them changed."},
+	get(api, route{"listMigrations", "/v1/migrations", tagMigration, "List migrations", "The newest migrations, oldest of them first; of those that run, with how far they are. The last 1,000 that ended are kept. With wait, the answer comes once one of them changed after index. To a role of the cluster: those of all tenants, whatever tenant names. To a role of a tenant: those of its VMs, without hosts; with wait, the answer comes once one of them changed."},
 		func(ctx context.Context, in *struct {
+			TenantParams
 			ReadParams
 			WaitParam
 			Plan  string `query:"plan" maxLength:"64" doc:"Only those of the plan of that id."`
@@ -138,7 +139,7 @@ func (s *Server) registerMoves(api huma.API) {
 			Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"At most so many."`
 		}) (*answerOf[v1.List[v1.Migration]], error) {
 			if principalOf(ctx).of() != "" {
-				return s.ownMigrations(ctx, in.ReadParams, in.WaitParam, migrationFilter{in.Plan, in.VM, in.State, in.Limit})
+				return s.ownMigrations(ctx, in.TenantParams, in.ReadParams, in.WaitParam, migrationFilter{in.Plan, in.VM, in.State, in.Limit})
 			}
 			return poll(ctx, s, in.ReadParams, in.WaitParam, func(v *leader.View) (*answerOf[v1.List[v1.Migration]], uint64, bool, error) {
 				out := &answerOf[v1.List[v1.Migration]]{}
@@ -157,11 +158,12 @@ func (s *Server) registerMoves(api huma.API) {
 	get(api, route{"getMigration", "/v1/migrations/{id}", tagMigration, "Get a migration", "While it runs, with how far it is. With wait, the answer comes once it changed after index, or has ended."},
 		func(ctx context.Context, in *struct {
 			IDParam
+			TenantParams
 			ReadParams
 			WaitParam
 		}) (*migrationAnswer, error) {
 			if principalOf(ctx).of() != "" {
-				return s.ownMigration(ctx, in.ReadParams, in.WaitParam, in.ID)
+				return s.ownMigration(ctx, in.TenantParams, in.ReadParams, in.WaitParam, in.ID)
 			}
 			return poll(ctx, s, in.ReadParams, in.WaitParam, func(v *leader.View) (*migrationAnswer, uint64, bool, error) {
 				m, ok := v.Migration(in.ID)

@@ -103,6 +103,20 @@ func sinceOfTenant(t state.Tenant) uint64 {
 	return t.CreateIndex
 }
 
+// tenantOfChange is the tenant of a new token or binding: that of a principal of a tenant, and else what the body names.
+func tenantOfChange(p *principal, t TenantParams, named string) (string, error) {
+	own := p.of()
+	if own == "" {
+		return named, nil
+	}
+	for _, asked := range []string{t.Tenant, named} {
+		if asked != "" && asked != own {
+			return "", noTenant(asked)
+		}
+	}
+	return own, nil
+}
+
 func noTenant(name string) error { return notFound("there is no tenant %q", name) }
 
 func suspended(tenant string) *problem {

@@ -53,7 +53,7 @@ func (s *Server) registerTokens(api huma.API) {
 				return x.token(t)
 			})}}, nil
 		})
-	change(api, http.MethodPost, route{"makeToken", "/v1/tokens", tagToken, "Make a token of the API", "Its secret is shown in this answer only."},
+	change(api, http.MethodPost, route{"makeToken", "/v1/tokens", tagToken, "Make a token of the API", "Its secret is shown in this answer only. For a role of the cluster, tenant in the body says whose it is."},
 		http.StatusCreated, v1.TokenRequest{}, s.makeToken)
 	change(api, http.MethodDelete, route{"revokeToken", "/v1/tokens/{id}", tagToken, "Revoke a token of the API",
 		"It is refused from now on, and what runs with it (event streams, consoles, long polls) ends within 5 s, on every server. The last admin token that does not expire is not revoked (409)."},
@@ -61,6 +61,7 @@ func (s *Server) registerTokens(api huma.API) {
 }
 
 func (s *Server) makeToken(ctx context.Context, in *struct {
+	TenantParams
 	ChangeParams
 	JSONBody
 }) (*tokenAnswer, error) {
@@ -70,11 +71,8 @@ func (s *Server) makeToken(ctx context.Context, in *struct {
 	}
 	role := state.Role(q.Role)
 	principal := principalOf(ctx)
-	if own := principal.of(); own != "" {
-		if q.Tenant != "" && q.Tenant != own {
-			return nil, noTenant(q.Tenant)
-		}
-		q.Tenant = own
+	if q.Tenant, err = tenantOfChange(principal, in.TenantParams, q.Tenant); err != nil {
+		return nil, err
 	}
 	if err := roleOfTenant(q); err != nil {
 		return nil, err
@@ -105,9 +103,14 @@ func (s *Server) makeToken(ctx context.Context, in *struct {
 
 func (s *Server) revokeToken(ctx context.Context, in *struct {
 	IDParam
+	TenantParams
 	ChangeParams
 }) (*answerOf[v1.TokenRevocation], error) {
-	if own := principalOf(ctx).of(); own != "" {
+	own, err := tenantOfChange(principalOf(ctx), in.TenantParams, "")
+	if err != nil {
+		return nil, err
+	}
+	if own != "" {
 		if row, there := s.cluster.Token(in.ID); !there || row.Tenant != own { // by one way, so that both take equally long
 			return nil, notFound("token %s: not found", in.ID)
 		}

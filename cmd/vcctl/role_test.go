@@ -37,16 +37,16 @@ func TestRoleCommands(t *testing.T) {
 			t.Errorf("%s: status %d, want %d; asked %q, want %q; printed\n%s%s, want\n%s", c.line, status, c.status, first, c.asked, out, errs, c.says)
 		}
 	}
-	const ofGroup = `POST /v1/role-bindings {"subject":{"kind":"group","name":"film-people"},"role":"editor","tenant":"film"}`
+	const ofGroup = `POST /v1/role-bindings?tenant=film {"subject":{"kind":"group","name":"film-people"},"role":"editor","tenant":"film"}`
 	for _, c := range []line{
 		{"", "role list", 0, "GET /v1/role-bindings", "ID   KIND    SUBJECT       ROLE     TENANT\n01   group   film people   editor   film\n"},
 		{"film", "role list -o wide", 0, "GET /v1/role-bindings?tenant=film", "https://id.example.org"},
 		{"", "role grant editor --group film-people --tenant film", 0, ofGroup, "Group film people has role editor in tenant film (binding 01).\n"},
 		{"film", "role grant editor --group film-people", 0, ofGroup, ""},
-		{"film", "role grant auditor --user 7f3a", 0, `POST /v1/role-bindings {"subject":{"kind":"user","name":"7f3a"},"role":"auditor"}`, ""},
+		{"film", "role grant auditor --user 7f3a", 0, `POST /v1/role-bindings?tenant=film {"subject":{"kind":"user","name":"7f3a"},"role":"auditor"}`, ""},
 		{"", "role grant viewer --of-token 0123", 0, `POST /v1/role-bindings {"subject":{"kind":"token","name":"0123"},"role":"viewer"}`, ""},
-		{"film", "role grant editor --group film-people --dry-run", 0, strings.Replace(ofGroup, " {", "?dryRun=true {", 1), "Dry run: nothing was changed.\n"},
-		{"film", "--dry-run role grant editor --group film-people", 0, strings.Replace(ofGroup, " {", "?dryRun=true {", 1), "Dry run"},
+		{"film", "role grant editor --group film-people --dry-run", 0, strings.Replace(ofGroup, "?", "?dryRun=true&", 1), "Dry run: nothing was changed.\n"},
+		{"film", "--dry-run role grant editor --group film-people", 0, strings.Replace(ofGroup, "?", "?dryRun=true&", 1), "Dry run"},
 		{"", "role grant editor", 2, "", "say who gets the role"},
 		{"", "role grant editor --user a --group b", 2, "", "one of --user, --group and --of-token"},
 		{"", "role grant admin --user a --tenant film", 2, "", "role admin is of the cluster"},

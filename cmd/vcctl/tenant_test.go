@@ -67,15 +67,15 @@ func TestTenantCommands(t *testing.T) {
 		{"", "quota set film vms=1.5", 2, "", "must be a whole number"},
 		{"", "quota set film vms=-1", 2, "", "must be a whole number"},
 
-		{"", "token create anna --tenant film --role editor", 0, `POST /v1/tokens {"name":"anna","role":"editor","tenant":"film"}`, "ekt_x\nToken 0123456789abcdef (anna, editor of tenant film) is shown this once."},
-		{"film", "token create anna --role viewer", 0, `POST /v1/tokens {"name":"anna","role":"viewer","tenant":"film"}`, "ekt_x"},
+		{"", "token create anna --tenant film --role editor", 0, `POST /v1/tokens?tenant=film {"name":"anna","role":"editor","tenant":"film"}`, "ekt_x\nToken 0123456789abcdef (anna, editor of tenant film) is shown this once."},
+		{"film", "token create anna --role viewer", 0, `POST /v1/tokens?tenant=film {"name":"anna","role":"viewer","tenant":"film"}`, "ekt_x"},
 		{"", "token create anna --role viewer", 0, `POST /v1/tokens {"name":"anna","role":"viewer"}`, "ekt_x"}, // the tenant of the token that asks
-		{"film", "token create ops --role operator", 0, `POST /v1/tokens {"name":"ops","role":"operator"}`, "ekt_x"},
+		{"film", "token create ops --role operator", 0, `POST /v1/tokens?tenant=film {"name":"ops","role":"operator"}`, "ekt_x"},
 		{"", "token create ops --role operator --tenant film", 2, "", "role operator is of the cluster, and --tenant names a tenant"},
 		{"", "token create anna --role owner --tenant *", 2, "", "name one tenant with --tenant, not all"},
 		{"", "token list", 0, "GET /v1/tokens", "ID   NAME   ROLE     TENANT   EXPIRES   LAST USED\n01   anna   editor   film     never     -\n02   ops    admin    -        never     -\n"},
 		{"", "token list --tenant film", 0, "GET /v1/tokens?tenant=film", "anna"},
-		{"film", "token revoke 01", 0, "DELETE /v1/tokens/01", "Token 01 is revoked."},
+		{"film", "token revoke 01", 0, "DELETE /v1/tokens/01?tenant=film", "Token 01 is revoked."},
 
 		{"", "__complete -- tenant ge", 0, "", "get\n"},
 		{"", "__complete -- tenant get ", 0, "GET /v1/tenants?consistency=stale", "film\n"},
