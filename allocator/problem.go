@@ -19,8 +19,8 @@ type Host struct {
 	EmptyCPU, EmptyMemory float64
 }
 
-// emptied are the hosts as they are once no VM is left.
-func emptied(hosts []Host) []Host {
+// withoutVMs are the hosts as they are once no VM is left.
+func withoutVMs(hosts []Host) []Host {
 	out := slices.Clone(hosts)
 	for j := range out {
 		h := &out[j]

@@ -232,7 +232,7 @@ func refusalOf(wants []want, why string, alone *Problem) Admission {
 	for g := range alone.Groups {
 		alone.Groups[g].MinYield = t.floor[t.of[g]]
 	}
-	never := ProveInfeasible(Problem{Hosts: emptied(alone.Hosts), Groups: alone.Groups}) != ""
+	never := ProveInfeasible(Problem{Hosts: withoutVMs(alone.Hosts), Groups: alone.Groups}) != ""
 	a := Admission{Summary: why, TriedMinYield: 1, NeverFits: never}
 	for _, w := range wants {
 		a.Asked += w.n

@@ -193,7 +193,7 @@ func (a *admission) summary(g, fits int, reasons []HostReason) string {
 // neverFits says whether the clusters of the request are proved not to fit on
 // the hosts if these were empty.
 func (a *admission) neverFits() bool {
-	alone := Problem{Hosts: emptied(a.p.Hosts)}
+	alone := Problem{Hosts: withoutVMs(a.p.Hosts)}
 	for g := range a.p.Groups {
 		if a.request[a.t.of[g]] {
 			group := a.p.Groups[g]
@@ -210,7 +210,7 @@ func (a *admission) neverByRules() bool {
 	if a.ruled == nil {
 		return false
 	}
-	hosts := emptied(a.p.Hosts)
+	hosts := withoutVMs(a.p.Hosts)
 	for g := range a.p.Groups {
 		group := a.p.Groups[g]
 		if a.unplaced[g] == 0 {

@@ -80,6 +80,7 @@ func problemOf(s *state.Snapshot, vc state.VC, env placement.Env, wanted, leavin
 	for _, vm := range leaving {
 		p.ChargeLeaving(vm)
 	}
+	p.ChargeStopping(s, vc.ID, wanted, leaving)
 	for _, b := range beside {
 		p.addLost(s, placement.WithoutEstimates(b.vc, b.vms), b.vms)
 	}

@@ -113,6 +113,7 @@ func restart(s *state.Snapshot, vc state.VC, lost []state.VM, env placement.Env)
 // addLost adds a VC whose lost VMs are to start beside those that run. It returns the lost ones by id.
 func (p *problem) addLost(s *state.Snapshot, vc state.VC, lost []state.VM) map[string]state.VM {
 	chosen := map[string]state.VM{}
+	var added []state.VM
 	for _, vm := range lost {
 		chosen[vm.ID] = vm
 	}
@@ -130,8 +131,10 @@ func (p *problem) addLost(s *state.Snapshot, vc state.VC, lost []state.VM) map[s
 		}
 		if len(vms) > 0 {
 			p.AddRequested(vc, g, vms)
+			added = append(added, vms...)
 		}
 	}
+	p.ChargeStopping(s, vc.ID, added)
 	return chosen
 }
 

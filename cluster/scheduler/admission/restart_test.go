@@ -287,3 +287,64 @@ func TestFailoverBesideARestart(t *testing.T) {
 	restart()
 	wants("a", 2)
 }
+
+// VMs that stop, to start again as a change needs, count once in what is asked of their VC meanwhile: as what they keep or as what they
+// start with, whichever is more.
+func TestScaleBesideVMsThatStop(t *testing.T) {
+	for _, tc := range []struct {
+		count    int
+		cpu      float64
+		mib      int64
+		fits     bool
+		ofTheOne bool // a change that stops one VM
+	}{
+		{count: 2, cpu: 2, mib: 3072, fits: true},
+		{count: 1, cpu: 2, mib: 3072, fits: true},
+		{count: 2, cpu: 1, mib: 2048, fits: true},
+		{count: 2, cpu: 4, mib: 3072, fits: true},
+		{count: 2, cpu: 5, mib: 3072},
+		{count: 3, cpu: 1, mib: 1024},
+		{count: 2, cpu: 2, mib: 3584, fits: true},
+		{count: 2, cpu: 2, mib: 4096},
+		{count: 2, cpu: 4, mib: 3072, fits: true, ofTheOne: true},
+		{count: 2, cpu: 2, mib: 4096, ofTheOne: true},
+		{count: 3, cpu: 1, mib: 1024, fits: true, ofTheOne: true},
+	} {
+		c := scheduling.NewCluster(t, "h1")
+		c.Create(scheduling.VC("a", 0.5, scheduling.Group(2, 2, 3*scheduling.GiB)))
+		c.CommitPlan()
+		next := c.Named("a")
+		next.Groups = slices.Clone(next.Groups)
+		next.Groups[0].Network = "other"
+		restart := map[string]bool{}
+		for i, vm := range c.Snapshot().VMsOf(next.ID) {
+			restart[vm.ID] = i == 0 || !tc.ofTheOne
+		}
+		for id, is := range restart {
+			if !is {
+				delete(restart, id)
+			}
+		}
+		c.Enact("apply", admission.Change(c.Snapshot(), next, "apply", restart, c.Env()).Plan)
+		next = c.Named("a")
+		next.Groups = slices.Clone(next.Groups)
+		next.Groups[0].Count, next.Groups[0].CPU, next.Groups[0].Memory = tc.count, tc.cpu, tc.mib*scheduling.MiB
+		a := admission.Scale(c.Snapshot(), next, c.Env())
+		if a.Decision.Admitted != tc.fits {
+			t.Errorf("%+v: %s %+v", tc, a.Decision.Summary, a.Decision.Hosts)
+		}
+		if a.Plan == nil {
+			continue
+		}
+		c.Enact("scale", a.Plan)
+		for range 4 {
+			c.CommitPlan()
+			if p := admission.Restart(c.Snapshot(), c.Env()); p != nil {
+				c.Enact("restart", p)
+			}
+		}
+		if n := state.CountPhases(c.Snapshot().VMsOf(next.ID)); n.Running != tc.count {
+			t.Errorf("%+v: in the end %+v", tc, n)
+		}
+	}
+}

@@ -50,7 +50,7 @@ type GroupRef struct {
 func (r *GroupRef) Members() []state.VM { return r.VMs[:r.real] }
 
 // NewProblem has every VM that is to run and takes CPU and memory, at its place. skip are the ids of VCs that the caller adds in
-// their new form.
+// their new form, with all VMs of them that stop: see ChargeStopping.
 //
 // Hosts offer what they may use, less what stopping VMs still take, less the memory of those that were stopped alone, less memory
 // charged beyond the targets, less the reserve for VMs that grow back.
@@ -71,7 +71,7 @@ func NewProblem(s *state.Snapshot, skip ...string) *Problem {
 		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory), Cordoned: h.Cordoned,
 			EmptyCPU: free.CPU, EmptyMemory: float64(free.Memory)})
 		for _, vm := range s.VMsOn(h.Name) {
-			if vm.ConsumesResources() && vm.Phase == state.Stopping && !vm.Order.Restart || vm.KeepsMemory() {
+			if vm.Phase == state.Stopping && !vm.Order.Restart && !slices.Contains(skip, vm.VC) || vm.KeepsMemory() {
 				p.take(i, vm, state.Group{})
 			}
 		}
@@ -181,6 +181,16 @@ func (p *Problem) ChargeLeaving(vm state.VM) {
 	}
 }
 
+// ChargeStopping charges the VMs of a VC that stop to their hosts, but for those in counted: these are in the problem already.
+func (p *Problem) ChargeStopping(s *state.Snapshot, vc string, counted ...[]state.VM) {
+	for _, vm := range s.VMsOf(vc) {
+		same := func(of state.VM) bool { return of.ID == vm.ID }
+		if vm.Phase == state.Stopping && !slices.ContainsFunc(counted, func(vms []state.VM) bool { return slices.ContainsFunc(vms, same) }) {
+			p.ChargeLeaving(vm)
+		}
+	}
+}
+
 // AddRequested appends a group of a VC some VMs of which are to be placed. Needs that grow in place are checked too.
 func (p *Problem) AddRequested(vc state.VC, g state.Group, vms []state.VM) {
 	p.add(vc, g, vms, vc.MinYield, true)
@@ -188,12 +198,13 @@ func (p *Problem) AddRequested(vc state.VC, g state.Group, vms []state.VM) {
 }
 
 // add appends a group. VMs with a Host stay there, the others are to be placed. VMs that are about to move are counted at their
-// targets as well; twice: so are those that move, and those that move or restart keep their shares.
+// targets as well; twice: so are those that move, and those that move or stop, to start
+// again, keep their shares.
 func (p *Problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64, twice bool) {
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Task < vms[b].Task })
 	real := len(vms)
 	for _, vm := range vms[:real] {
-		if (vm.MovingTo != "" || vm.Order.Restart) && twice && vm.ConsumesResources() {
+		if (vm.MovingTo != "" || vm.Phase == state.Stopping) && twice && vm.ConsumesResources() {
 			floor = max(floor, p.keepShare(vm, g))
 		}
 		to, coming := p.expected[vm.ID]
@@ -219,6 +230,9 @@ func (p *Problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64,
 		}
 		ag.Hosts[i] = at
 		c := vm.ChargeOn(p.Rows[at], g)
+		if vm.Phase == state.Stopping {
+			c = vm.Start(g).ChargeOn(p.Rows[at], g) // with the memory that it starts again with, which its row in the plan has
+		}
 		p.Hosts[at].Memory -= float64(c.Memory - (g.Memory + p.overhead))
 		if vm.ConsumesResources() {
 			ag.MinMemory = max(ag.MinMemory, float64(vm.ChargedMemory)) // less is not free before the guest lets go
@@ -229,9 +243,8 @@ func (p *Problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64,
 	p.Refs = append(p.Refs, GroupRef{VC: vc, Group: g, VMs: vms, real: real})
 }
 
-// keepShare handles a VM that moves, or shuts down to start again, and whose group may be given another share: the VM keeps its share
-// until it has arrived, or has stopped.
-// It returns the yield below which the group's share would be less than that.
+// keepShare handles a VM that moves, or stops to start again, and whose group may be given another share: the VM keeps its share
+// until it has arrived, or has stopped. It returns the yield below which the group's share would be less than that.
 func (p *Problem) keepShare(vm state.VM, g state.Group) float64 {
 	need := g.Need()
 	if vm.Frozen <= need {
