@@ -194,8 +194,8 @@ func TestRollbackGivesNoMoreThanTheTenantMay(t *testing.T) {
 	})
 }
 
-// What an apply refuses tells a tenant no rule that names hosts, and no label but as it wrote it. Such a rule is in no conflict.
-func TestRefusedApplyTellsNoHosts(t *testing.T) {
+// What an apply refuses names no host to a tenant, and no label but as it wrote it. A rule that names hosts is in no conflict.
+func TestRefusedApplyNamesNoHosts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		x := startTenants(t, 2, 2)
 		at := "/v1/virtual-clusters/conf"

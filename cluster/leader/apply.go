@@ -32,10 +32,12 @@ func (c *Service) Apply(ctx context.Context, spec state.VC, how Apply, call Call
 		Spec state.VC
 		How  Apply
 	}{spec, how}
-	return c.apply(ctx, spec.Name, body, how, call, func(*state.Snapshot, state.VC) (state.VCSpec, error) { return state.SpecOf(spec), nil },
-		func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
+	return c.apply(ctx, spec.Name, body, how, call, asked{
+		spec: func(*state.Snapshot, state.VC) (state.VCSpec, error) { return state.SpecOf(spec), nil },
+		create: func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
 			return c.create(ctx, how.Verb, spec, call, s, global)
-		})
+		},
+	})
 }
 
 // Rollback makes a VC what one of its versions says; number 0 is the one before the newest when it is decided.
@@ -45,22 +47,28 @@ func (c *Service) Rollback(ctx context.Context, name string, number int, how App
 		Version int
 		How     Apply
 	}{number, how}
-	return c.apply(ctx, name, body, how, call, func(s *state.Snapshot, vc state.VC) (state.VCSpec, error) { return versionOf(s, vc, number) }, nil)
+	return c.apply(ctx, name, body, how, call, asked{spec: func(s *state.Snapshot, vc state.VC) (state.VCSpec, error) { return versionOf(s, vc, number) }})
 }
 
-// apply makes the VC of that name what specOf says, and creates it where that may be.
-func (c *Service) apply(ctx context.Context, name string, body any, how Apply, call Call, specOf func(*state.Snapshot, state.VC) (state.VCSpec, error), create decider) (Result, error) {
+// asked is what a request asks of a VC, by the state that it is decided on.
+type asked struct {
+	spec   func(s *state.Snapshot, vc state.VC) (state.VCSpec, error)
+	create decider // of a VC that is not there; nil: it must be
+}
+
+// apply makes the VC of that name what is asked. body identifies the request.
+func (c *Service) apply(ctx context.Context, name string, body any, how Apply, call Call, q asked) (Result, error) {
 	var fields []FieldChange
 	r, err := c.change(ctx, how.Verb, name, body, call, func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
 		fields = nil
 		if _, there := s.VCNamed(name); !there && how.Create {
-			return create(s, global)
+			return q.create(s, global)
 		}
 		vc, err := existing(s, name, call)
 		if err != nil {
 			return admission.Answer{}, true, err
 		}
-		spec, err := specOf(s, vc)
+		spec, err := q.spec(s, vc)
 		if err != nil {
 			return admission.Answer{}, true, err
 		}
