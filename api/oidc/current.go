@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"evenkeel/api/oidc/issuer"
@@ -39,6 +40,9 @@ type standing struct {
 
 // standings are those of the tokens in use, by the hash of the token.
 type standings struct {
+	ctx      context.Context        //nolint:containedctx // of all requests to the issuer: it ends with Close
+	endpoint atomic.Pointer[string] // the issuer's userinfo endpoint; nil or "": it has none, or its discovery document was not read yet
+
 	mu     sync.Mutex
 	of     map[[sha256.Size]byte]*standing
 	asking int
@@ -138,7 +142,7 @@ func (v *Verifier) ask(s *standing, token, subject string) {
 		s.groups, s.err, s.at = groups, nil, time.Now()
 	case errors.Is(err, errNotTaken):
 		s.err, s.at = errNotTaken, time.Now()
-	case v.asks.Err() == nil:
+	case v.current.ctx.Err() == nil:
 		v.fetchErrors.Add(1)
 		v.log.Warn("the OpenID Connect issuer does not say which groups a person has now: those that are known serve on", "issuer", v.config.Issuer, "error", err)
 	}
@@ -147,13 +151,12 @@ func (v *Verifier) ask(s *standing, token, subject string) {
 
 // userInfo is the groups of the subject of an access token now.
 func (v *Verifier) userInfo(token, subject string) ([]string, error) {
-	v.mu.Lock()
-	at := v.userInfoAt
-	v.mu.Unlock()
-	if at == "" {
+	endpoint := v.current.endpoint.Load()
+	if endpoint == nil || *endpoint == "" {
 		return nil, errors.New("its discovery document has no userinfo_endpoint, or was not read yet")
 	}
-	body, status, err := issuer.UserInfo(v.asks, v.client, at, token)
+	at := *endpoint
+	body, status, err := issuer.UserInfo(v.current.ctx, v.client, at, token)
 	switch {
 	case err != nil:
 		return nil, err

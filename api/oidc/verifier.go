@@ -48,9 +48,8 @@ type Verifier struct {
 	log    *slog.Logger
 	client *http.Client
 
-	wake  chan struct{}   // fetch the keys now
-	waits chan struct{}   // one for each request that waits for a key
-	asks  context.Context //nolint:containedctx // of all requests to the issuer: it ends with Close
+	wake  chan struct{} // fetch the keys now
+	waits chan struct{} // one for each request that waits for a key
 	stop  context.CancelFunc
 	done  sync.WaitGroup
 
@@ -63,8 +62,6 @@ type Verifier struct {
 	asked   time.Time // for the key of a token
 	pending bool      // such a fetch is asked for or under way
 	next    chan struct{}
-
-	userInfoAt string // the issuer's userinfo endpoint; "": it has none, or its discovery document was not read yet
 
 	accepted, refused, unavailable, tries, fetchErrors atomic.Uint64
 }
@@ -85,7 +82,8 @@ func Start(c Config, o Options) (*Verifier, error) {
 		}
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	v := &Verifier{config: c, log: o.Log, client: o.Client, asks: ctx, stop: stop, wake: make(chan struct{}, 1), waits: make(chan struct{}, maxKeyWaits), next: make(chan struct{})}
+	v := &Verifier{config: c, log: o.Log, client: o.Client, stop: stop, wake: make(chan struct{}, 1), waits: make(chan struct{}, maxKeyWaits), next: make(chan struct{})}
+	v.current.ctx = ctx
 	v.done.Go(func() { v.loop(ctx) })
 	return v, nil
 }
@@ -151,9 +149,7 @@ func (v *Verifier) download(ctx context.Context) (keySet, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.mu.Lock()
-	v.userInfoAt = at.UserInfo
-	v.mu.Unlock()
+	v.current.endpoint.Store(&at.UserInfo)
 	doc, err := issuer.Get(ctx, v.client, at.Keys)
 	if err != nil {
 		return nil, fmt.Errorf("keys of %s: %w", v.config.Issuer, err)
