@@ -239,3 +239,20 @@ func TestPoliciesTakeNothing(t *testing.T) {
 		t.Error("no policy changed anything")
 	}
 }
+
+// A policy keeps a VM on its host where the search has put another one of its group there instead.
+func TestPolicyKeepsVMsHome(t *testing.T) {
+	budget := 0.17
+	p := allocator.Problem{
+		Hosts: []allocator.Host{{Name: "h0", CPU: 3.39, Memory: 0.13}, {Name: "h1", CPU: 2.56, Memory: 4}, {Name: "h2", CPU: 1.1, Memory: 0.42}},
+		Groups: []allocator.Group{{Name: "g0", Count: 3, CPU: 0.02, Memory: 0.01, MinYield: 0.07, Hosts: []int{2, -1, 2}},
+			{Name: "g1", Cluster: "a", Count: 3, CPU: 0.61, Memory: 0.04, MinYield: 0.63, Hosts: []int{2, 2, -1}}},
+	}
+	s := allocator.Search{Seed: 0x1b48f, Steps: 20_000, MoveBudget: &budget}
+	found := allocator.Best(p, s)
+	for _, p.Policy = range []allocator.Policy{allocator.Spread, allocator.Pack} {
+		if o := allocator.Best(p, s); o.Moved > found.Moved+1e-9 {
+			t.Errorf("policy %d moves %v, the search %v: %v, %v", p.Policy, o.Moved, found.Moved, o.Solution.Hosts, found.Solution.Hosts)
+		}
+	}
+}

@@ -122,6 +122,7 @@ func (w *work) arrange(host []int32) {
 	if p.Policy == AsFound || len(host) > maxSearchedArranged || w.stopped() {
 		return
 	}
+	w.keepHomes(host)
 	need := make([]float64, len(p.Groups))
 	y := w.realized(host)
 	for g := range need {
@@ -157,6 +158,21 @@ func (w *work) arrange(host []int32) {
 	// Where moves count a higher yield is passed over, too: a greater budget, for which it may not be found, must not give less.
 	if after := w.realized(other); w.m.Check(other) && after >= y-sameMinYield && (!w.moves || after <= y+sameMinYield) {
 		copy(host, other)
+	}
+}
+
+// keepHomes exchanges VMs of a group, so that none moves where another one of it could stay: what is arranged then need not move.
+func (w *work) keepHomes(host []int32) {
+	hosts := make([][]int, len(w.p.Groups))
+	for g := range hosts {
+		hosts[g] = make([]int, w.p.Groups[g].Count)
+	}
+	for vm, j := range host {
+		hosts[w.group[vm]][w.task[vm]] = int(j)
+	}
+	w.s.keepHomes(w.p, hosts)
+	for vm := range host {
+		host[vm] = int32(hosts[w.group[vm]][w.task[vm]]) //nolint:gosec // it was one
 	}
 }
 
