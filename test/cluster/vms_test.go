@@ -40,11 +40,13 @@ func singleVMs(t *testing.T, s *site, tab *table) {
 		undo()
 		eventually(t, 2*time.Minute, what+" ends", func(ctx context.Context) error {
 			now, err := ask(ctx, s.hosts, func(ctx context.Context, c *client.Client) (v1.Operation, error) { return c.Operation(ctx, op.ID) })
-			if err == nil && now.State == v1.OperationPending {
-				err = errors.New(now.Text)
+			if err != nil {
+				return err
 			}
-			*op = now
-			return err
+			if *op = now; now.State == v1.OperationPending {
+				return errors.New(now.Text)
+			}
+			return nil
 		})
 		vm = get(name)
 		tab.add("one VM: "+what, "%s after %.1f s: %s; %s on %s, generation %d", op.State, time.Since(begun).Seconds(), op.Text, vm.State, vm.Host, vm.Generation)
