@@ -2,9 +2,9 @@ package server
 
 import (
 	"context"
-	"time"
 
 	"evenkeel/api/v1"
+	"evenkeel/cluster/leader"
 	"evenkeel/cluster/state"
 )
 
@@ -67,36 +67,14 @@ func (x scopedView) migration(row state.Migration) v1.Migration {
 
 // pollOwn is poll for principals of a tenant, who know no index of the log: it reads until what it read first has changed.
 func pollOwn[T any](ctx context.Context, s *Server, t TenantParams, in ReadParams, wait WaitParam, read func(scopedView) (out T, index uint64, ended bool, err error)) (T, error) {
-	var none T
-	d, err := wait.duration()
-	if err != nil {
-		return none, err
-	}
-	if d > 0 {
-		if err := s.live.acquire(ctx, livePoll); err != nil {
-			return none, err
-		}
-	}
-	over := time.NewTimer(d)
-	defer over.Stop()
-	for first := uint64(0); ; {
+	view := func() (scopedView, *leader.View, error) {
 		x, err := s.one(ctx, t, in)
-		if err != nil {
-			return none, err
-		}
-		out, index, ended, err := read(x)
-		if err != nil || d == 0 || ended || first != 0 && index+1 != first {
-			return out, err
-		}
-		first = index + 1
-		select {
-		case <-x.v.Watch():
-		case <-over.C:
-			return out, nil
-		case <-s.draining:
-			return out, nil
-		case <-ctx.Done():
-			return none, s.fail(ctx, ctx.Err())
-		}
+		return x, x.v, err
 	}
+	first := uint64(0)
+	return pollUntil(ctx, s, wait, view, read, func(index uint64) bool {
+		before := first
+		first = index + 1
+		return before != 0 && first != before
+	})
 }

@@ -42,6 +42,17 @@ func (p WaitParam) duration() (time.Duration, error) {
 // poll reads until something changed after an index, or nothing more can, or the time is over. read says at
 // which index what it read last changed, and whether it has ended.
 func poll[T any](ctx context.Context, s *Server, in ReadParams, wait WaitParam, read func(*leader.View) (out T, index uint64, ended bool, err error)) (T, error) {
+	view := func() (*leader.View, *leader.View, error) {
+		v, err := s.view(ctx, in.Consistency)
+		return v, v, err
+	}
+	return pollUntil(ctx, s, wait, view, read, func(index uint64) bool { return index > in.Index })
+}
+
+// pollUntil reads what a view shows of the state until the index of what was read satisfies changed, or it has ended, or the time is
+// over. view returns that, and the look at the cluster that it is made from.
+func pollUntil[V, T any](ctx context.Context, s *Server, wait WaitParam, view func() (V, *leader.View, error), read func(V) (out T, index uint64, ended bool, err error),
+	changed func(index uint64) bool) (T, error) {
 	var none T
 	d, err := wait.duration()
 	if err != nil {
@@ -55,12 +66,12 @@ func poll[T any](ctx context.Context, s *Server, in ReadParams, wait WaitParam, 
 	over := time.NewTimer(d)
 	defer over.Stop()
 	for {
-		v, err := s.view(ctx, in.Consistency)
+		shown, v, err := view()
 		if err != nil {
 			return none, err
 		}
-		out, index, ended, err := read(v)
-		if err != nil || d == 0 || ended || index > in.Index {
+		out, index, ended, err := read(shown)
+		if err != nil || d == 0 || ended || changed(index) {
 			return out, err
 		}
 		select {
