@@ -80,18 +80,25 @@ func changeVirtualCluster(v *visit) error {
 		}
 		return v.to(v.r.URL.Path, result.Operation)
 	}
-	d, err := readVC(v)
+	return again(v, "virtualcluster", problem, readVC, func(d *vcData) {
+		if d.Asked = form; problem == nil {
+			d.Dry = &result
+		}
+	})
+}
+
+// again shows the page of a form once more: with a problem, or with what a check found. fill puts that into what is read for the page.
+func again[D any](v *visit, page string, problem *v1.Problem, read func(*visit) (D, error), fill func(*D)) error {
+	d, err := read(v)
 	if err != nil {
 		return err
 	}
-	d.Asked, v.Problem, v.Live = form, problem, false
+	fill(&d)
+	v.Problem, v.Live, v.Data = problem, false, d
 	if problem != nil {
-		v.Data = d
-		return v.showAs(problem.Status, "virtualcluster")
+		return v.showAs(problem.Status, page)
 	}
-	d.Dry = &result
-	v.Data = d
-	return v.show("virtualcluster")
+	return v.show(page)
 }
 
 // scaleOf reads the fields of a form. What is left empty stays as it is.
@@ -202,18 +209,11 @@ func changeHost(v *visit) error {
 	if problem == nil && !dry {
 		return v.to("/ui/hosts/"+url.PathEscape(name), result.Operation)
 	}
-	d, err := readHost(v)
-	if err != nil {
-		return err
-	}
-	d.Asked, v.Problem, v.Live = form, problem, false
-	if problem != nil {
-		v.Data = d
-		return v.showAs(problem.Status, "host")
-	}
-	d.Dry = &result
-	v.Data = d
-	return v.show("host")
+	return again(v, "host", problem, readHost, func(d *hostData) {
+		if d.Asked = form; problem == nil {
+			d.Dry = &result
+		}
+	})
 }
 
 // propose shows the plan that a budget of bytes buys, or applies it.
@@ -233,18 +233,11 @@ func propose(v *visit) error {
 	if problem == nil && !dry {
 		return v.to("/ui/plans/"+url.PathEscape(result.Plan.ID), nil)
 	}
-	d, err := readPlans(v)
-	if err != nil {
-		return err
-	}
-	d.Budget, v.Problem = form.Get("budget"), problem
-	if problem != nil {
-		v.Data = d
-		return v.showAs(problem.Status, "plans")
-	}
-	d.Dry = &result
-	v.Data = d
-	return v.show("plans")
+	return again(v, "plans", problem, readPlans, func(d *plansData) {
+		if d.Budget = form.Get("budget"); problem == nil {
+			d.Dry = &result
+		}
+	})
 }
 
 func changePlan(v *visit) error {

@@ -201,11 +201,10 @@ func virtualCluster(v *visit) error {
 }
 
 type hostData struct {
-	Host    v1.Host
-	VMs     []v1.VM
-	Dry     *v1.DrainResult
-	Refused *v1.Problem
-	Asked   url.Values
+	Host  v1.Host
+	VMs   []v1.VM
+	Dry   *v1.DrainResult
+	Asked url.Values
 }
 
 func readHost(v *visit) (hostData, error) {
