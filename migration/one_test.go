@@ -73,7 +73,7 @@ func TestOneMoveKeepsTheRules(t *testing.T) {
 		p := drawn(t)
 		for g := range p.Groups {
 			if slices.Contains(p.Groups[g].Hosts, -1) || p.Groups[g].Count == 0 {
-				t.Skip()
+				t.Skip("not all VMs run, and only those are moved") // another is drawn
 			}
 		}
 		g := rapid.IntRange(0, len(p.Groups)-1).Draw(t, "group")
