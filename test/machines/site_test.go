@@ -125,7 +125,7 @@ func keep(t *testing.T, m *Machine, dir string) {
 }
 
 // fresh runs a test in a machine of its own. The emulator now and then resets a machine that runs guests: then the test
-// ends there, is neither passed nor failed, and runs again, once, in another machine. A check that fails is never repeated.
+// ends there, is neither passed nor failed, and runs again in another machine, up to attempts times. A check that fails is never repeated.
 func fresh(t *testing.T, test func(t *testing.T, m *Machine, s *site)) {
 	t.Helper()
 	if os.Getenv("EVENKEEL_MACHINES") != "1" {
@@ -146,8 +146,8 @@ func fresh(t *testing.T, test func(t *testing.T, m *Machine, s *site)) {
 			}
 			return
 		}
-		again := attempt == 1 && !t.Failed()
-		report("%s: %v in attempt %d; once again: %v", t.Name(), errEmulator, attempt, again)
+		again := attempt < attempts && !t.Failed()
+		report("%s: %v in attempt %d of %d; again: %v", t.Name(), errEmulator, attempt, attempts, again)
 		tally.Lock()
 		tally.resets++
 		tally.Unlock()
@@ -156,6 +156,9 @@ func fresh(t *testing.T, test func(t *testing.T, m *Machine, s *site)) {
 		}
 	}
 }
+
+// attempts at a test in a machine that the emulator resets. It resets about one machine of twelve.
+const attempts = 3
 
 // must ends a test at an error. If the emulator reset the machine, the test is skipped, for fresh to run it again.
 func must(t *testing.T, m *Machine, err error) {
