@@ -63,7 +63,7 @@ func schema() *memdb.DBSchema {
 	}
 	events := &memdb.TableSchema{Name: tEvents, Indexes: map[string]*memdb.IndexSchema{
 		"id":    {Name: "id", Unique: true, Indexer: numberIndex[Event]{func(e *Event) (uint64, bool) { return e.Seq, true }}},
-		"owner": {Name: "owner", Indexer: nameIndex[Event]{func(e *Event) (string, bool) { return e.OwnerOf(), true }}},
+		"owner": {Name: "owner", Indexer: nameIndex[Event]{func(e *Event) (string, bool) { return ownKind(e.OwnerOf(), e.Kind), true }}},
 	}}
 	s := &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{tEvents: events}}
 	for _, t := range []*memdb.TableSchema{

@@ -107,10 +107,6 @@ func (s *Snapshot) Written(vc VC) (now VCSpec, applied *VCSpec) {
 	return versions[len(versions)-1].Spec, applied
 }
 
-// RestartRequested in VM.PreemptedAt: the VM was stopped to start again at once, as a change of its VC needs. As a time it is so long
-// ago that no wait after a preemption applies.
-const RestartRequested = 1
-
 // ChangesSpec says whether operations of a kind change what is asked of a VC that there is.
 func ChangesSpec(kind string) bool {
 	return slices.Contains([]string{"scale", "apply", "edit", "rollback"}, kind)
