@@ -26,10 +26,6 @@ const (
 	shiftStep  = 0.05 // of a shift for each value beyond, in standard normal scores
 	shiftDelay = 0.1  // how much slower per further step ahead: what is judged late is corrected with care
 	maxShift   = 3.0
-
-	// shiftFirst is by how much wide intervals of the farthest horizon are widened at first: few values understate the
-	// tails, the more the farther ahead.
-	shiftFirst = 0.03
 	scaleRate  = 0.03
 
 	// shiftFloor of the mean absolute error is the least that one standard normal score is worth: a quantile must be
@@ -53,14 +49,6 @@ var (
 )
 
 func newConformal() (c conformal) {
-	for i, h := range corrected {
-		for l, z := range normalQuantiles {
-			if haste[l] == 1 {
-				c.shift[i][l] = float32(math.Copysign(shiftFirst*float64(h-1)/(Horizon-1), z))
-			}
-		}
-	}
-
 	c.lose()
 	return c
 }
@@ -112,18 +100,27 @@ func (c *conformal) learn(t int, y float64, censored bool) {
 	}
 }
 
-// correct rewrites the quantiles for the Horizon values from step t on.
-func (c *conformal) correct(g *grid) {
+// correct rewrites the quantiles for the next Horizon values, stated after so many values.
+func (c *conformal) correct(g *grid, values int) {
 	for h := range Horizon {
 		b := correctedPlace[h]
 		q := g[h]
 		floor := shiftFloor * (float64(c.scale[b.low]) + b.share*float64(c.scale[b.high]-c.scale[b.low]))
 		for l, z := range normalQuantiles {
-			shift := float64(c.shift[b.low][l]) + b.share*float64(c.shift[b.high][l]-c.shift[b.low][l])
+			shift := float64(c.shift[b.low][l]) + b.share*float64(c.shift[b.high][l]-c.shift[b.low][l]) + fewValues(z, h+1, values)
 			g[h][l] = q.at(z+shift) + floor*shift
 		}
 		g[h].order()
 	}
+}
+
+// minFreedom is the least number of independent errors that a spread counts as known from.
+const minFreedom = 1.5
+
+// fewValues is how much further out the quantile of standard normal score z lies where the spread is known from few errors: the first term of
+// Student's quantile by Cornish and Fisher (1938), (z^3 + z) / 4f. Errors of h steps ahead overlap: of n values n/h are independent, and that is f.
+func fewValues(z float64, h, values int) float64 {
+	return z * (z*z + 1) / (4 * max(minFreedom, float64(values)/float64(h)))
 }
 
 // keep remembers what was stated for the values from step t on; nil: nothing was.
