@@ -114,13 +114,16 @@ func (c *conformal) correct(g *grid, values int) {
 	}
 }
 
-// minFreedom is the least number of independent errors that a spread counts as known from.
-const minFreedom = 1.5
+// minFreedom is the fewest degrees of freedom that a spread counts with.
+const minFreedom = 2
 
-// fewValues is how much further out the quantile of standard normal score z lies where the spread is known from few errors: the first term of
-// Student's quantile by Cornish and Fisher (1938), (z^3 + z) / 4f. Errors of h steps ahead overlap: of n values n/h are independent, and that is f.
+// fewValues is how much further out the quantile of standard normal score z lies where the spread is known from few errors: Student's quantile less the
+// normal one, by the first two terms of Cornish and Fisher's expansion (Abramowitz and Stegun 1964, 26.7.5). Errors of h steps ahead overlap: of n values
+// n/h are independent.
 func fewValues(z float64, h, values int) float64 {
-	return z * (z*z + 1) / (4 * max(minFreedom, float64(values)/float64(h)))
+	f := max(minFreedom, float64(values)/float64(h)-1)
+	z2 := z * z
+	return z*(z2+1)/(4*f) + z*((5*z2+16)*z2+3)/(96*f*f)
 }
 
 // keep remembers what was stated for the values from step t on; nil: nothing was.

@@ -81,11 +81,13 @@ func TestIntervalsFromFewValues(t *testing.T) {
 	}
 }
 
-// The widening is Student's: 2.228 instead of 1.960 with ten degrees of freedom. Of errors h steps ahead a value in h counts.
+// The widening is Student's: 2.228 instead of 1.960 with ten degrees of freedom, 2.776 with four. Of errors h steps ahead a value in h counts.
 func TestFewValues(t *testing.T) {
 	const z = 1.95996
-	if got := z + fewValues(z, 1, 10); math.Abs(got-2.228) > 0.04 {
-		t.Errorf("the 97.5%% quantile from ten values lies %.3f standard normal scores out", got)
+	for freedom, want := range map[int]float64{4: 2.776, 10: 2.228, 30: 2.042} {
+		if got := z + fewValues(z, 1, freedom+1); math.Abs(got-want) > 0.06 {
+			t.Errorf("with %d degrees of freedom the 97.5%% quantile lies %.3f standard normal scores out, want %.3f", freedom, got, want)
+		}
 	}
 	if a, b := fewValues(z, 10, 100), fewValues(z, 1, 10); a != b {
 		t.Errorf("ten steps ahead after 100 values %v, one step after 10 %v", a, b)
