@@ -23,10 +23,13 @@ type Config struct {
 	Issuer string `yaml:"issuer"`
 	// Audience is what tokens must be for; "": ClientID, so that tokens are ID tokens.
 	Audience string `yaml:"audience"`
-	// ClientID is the public client with which vcctl logs in.
+	// ClientID is the public client with which vcctl and browsers log in.
 	ClientID string `yaml:"clientID"`
 	// Scopes that vcctl asks for; none: issuer.DefaultScopes.
 	Scopes []string `yaml:"scopes"`
+	// RedirectURIs of the dashboard, as the issuer has them: one for each address under which browsers reach a server. None: browsers
+	// cannot log in by the issuer.
+	RedirectURIs []string `yaml:"redirectURIs"`
 	// GroupsClaim and NameClaim are the claims that have the groups and the name of the token's subject.
 	GroupsClaim string `yaml:"groupsClaim"`
 	NameClaim   string `yaml:"nameClaim"`
@@ -56,6 +59,7 @@ const (
 	maxMaxAge   = state.MaxTokenLife
 	maxMappings = 1000
 	maxText     = 255 // bytes of a name
+	maxRedirect = 100 // redirect URIs
 )
 
 // algorithms that tokens can be signed with. All are asymmetric: with a symmetric one every server could make tokens.
@@ -97,6 +101,13 @@ func (c Config) Check() (faults []Fault) {
 	}
 	for _, s := range c.Scopes {
 		require(s != "" && plain(s) && !strings.ContainsAny(s, ` "\`), "scopes", "%q is no scope", s)
+	}
+	require(len(c.RedirectURIs) == 0 || c.ClientID != "", "redirectURIs", "need clientID: the public client that browsers log in with")
+	require(len(c.RedirectURIs) <= maxRedirect, "redirectURIs", "are %d, more than %d", len(c.RedirectURIs), maxRedirect)
+	for _, at := range c.RedirectURIs {
+		if err := issuer.CheckRedirect(at); err != nil {
+			require(false, "redirectURIs", "%w", err)
+		}
 	}
 	require(c.CAFile == "" || filepath.IsAbs(c.CAFile), "caFile", "%q must be a full path", c.CAFile)
 	for _, a := range c.Algorithms {

@@ -38,6 +38,10 @@ func TestConfigFaults(t *testing.T) {
 		{"negative age", "maxAge", "1m0s", func(c *Config) { c.MaxAge = -time.Hour }},
 		{"claim", "groupsClaim", "ASCII", func(c *Config) { c.GroupsClaim = "grüppen" }},
 		{"scope", "scopes", "no scope", func(c *Config) { c.Scopes = []string{"openid profile"} }},
+		{"a redirect URI elsewhere", "redirectURIs", "/ui/login/callback", func(c *Config) { c.RedirectURIs = []string{"https://h1/ui/"} }},
+		{"a redirect URI without a client", "redirectURIs", "clientID", func(c *Config) {
+			c.Audience, c.ClientID, c.RedirectURIs = "api", "", []string{"https://h1/ui/login/callback"}
+		}},
 		{"unknown role", "roles[1]", `"boss"`, func(c *Config) { c.Roles[1].Role = "boss" }},
 		{"no group", "roles[0]", "group", func(c *Config) { c.Roles[0].Group = "" }},
 		{"a tenant's role without a tenant", "roles[0]", "name the tenant", func(c *Config) { c.Roles[0].Role = "editor" }},

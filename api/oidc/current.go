@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"evenkeel/api/oidc/issuer"
@@ -40,8 +39,7 @@ type standing struct {
 
 // standings are those of the tokens in use, by the hash of the token.
 type standings struct {
-	ctx      context.Context        //nolint:containedctx // of all requests to the issuer: it ends with Close
-	endpoint atomic.Pointer[string] // the issuer's userinfo endpoint; nil or "": it has none, or its discovery document was not read yet
+	ctx context.Context //nolint:containedctx // of all requests to the issuer: it ends with Close
 
 	mu     sync.Mutex
 	of     map[[sha256.Size]byte]*standing
@@ -151,11 +149,11 @@ func (v *Verifier) ask(s *standing, token, subject string) {
 
 // userInfo is the groups of the subject of an access token now.
 func (v *Verifier) userInfo(token, subject string) ([]string, error) {
-	endpoint := v.current.endpoint.Load()
-	if endpoint == nil || *endpoint == "" {
+	known := v.endpoints.Load()
+	if known == nil || known.UserInfo == "" {
 		return nil, errors.New("its discovery document has no userinfo_endpoint, or was not read yet")
 	}
-	at := *endpoint
+	at := known.UserInfo
 	body, status, err := issuer.UserInfo(v.current.ctx, v.client, at, token)
 	switch {
 	case err != nil:

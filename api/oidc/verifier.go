@@ -53,7 +53,9 @@ type Verifier struct {
 	stop  context.CancelFunc
 	done  sync.WaitGroup
 
-	current standings
+	current   standings
+	endpoints atomic.Pointer[issuer.Endpoints] // of the last discovery; nil: none yet
+	exchanges chan struct{}                    // one for each log-in of a browser that asks for tokens
 
 	mu      sync.Mutex
 	keys    keySet
@@ -82,7 +84,8 @@ func Start(c Config, o Options) (*Verifier, error) {
 		}
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	v := &Verifier{config: c, log: o.Log, client: o.Client, stop: stop, wake: make(chan struct{}, 1), waits: make(chan struct{}, maxKeyWaits), next: make(chan struct{})}
+	v := &Verifier{config: c, log: o.Log, client: o.Client, stop: stop, wake: make(chan struct{}, 1), waits: make(chan struct{}, maxKeyWaits), next: make(chan struct{}),
+		exchanges: make(chan struct{}, maxExchanges)}
 	v.current.ctx = ctx
 	v.done.Go(func() { v.loop(ctx) })
 	return v, nil
@@ -149,7 +152,7 @@ func (v *Verifier) download(ctx context.Context) (keySet, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.current.endpoint.Store(&at.UserInfo)
+	v.endpoints.Store(&at)
 	doc, err := issuer.Get(ctx, v.client, at.Keys)
 	if err != nil {
 		return nil, fmt.Errorf("keys of %s: %w", v.config.Issuer, err)
@@ -177,24 +180,29 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Identity, error) {
 }
 
 func (v *Verifier) verify(ctx context.Context, token string) (Identity, error) {
-	switch {
-	case len(token) > MaxToken:
-		return Identity{}, fmt.Errorf("it has more than %d bytes", MaxToken)
-	case !Looks(token):
-		return Identity{}, errors.New("it is no JSON Web Token")
-	}
-	jws, err := jose.ParseSigned(token, signatureAlgorithms(v.config.Algorithms))
-	if err != nil || len(jws.Signatures) != 1 {
-		return Identity{}, fmt.Errorf("it is no JSON Web Token signed by one of %v (oidc.algorithms)", v.config.Algorithms)
-	}
-	if err := checkType(jws.Signatures[0].Protected.ExtraHeaders[jose.HeaderType]); err != nil {
-		return Identity{}, err
-	}
-	payload, err := v.payload(ctx, jws)
+	payload, err := v.signed(ctx, token)
 	if err != nil {
 		return Identity{}, err
 	}
 	return v.config.identify(token, payload, time.Now())
+}
+
+// signed is the payload of a token that the issuer signed.
+func (v *Verifier) signed(ctx context.Context, token string) ([]byte, error) {
+	switch {
+	case len(token) > MaxToken:
+		return nil, fmt.Errorf("it has more than %d bytes", MaxToken)
+	case !Looks(token):
+		return nil, errors.New("it is no JSON Web Token")
+	}
+	jws, err := jose.ParseSigned(token, signatureAlgorithms(v.config.Algorithms))
+	if err != nil || len(jws.Signatures) != 1 {
+		return nil, fmt.Errorf("it is no JSON Web Token signed by one of %v (oidc.algorithms)", v.config.Algorithms)
+	}
+	if err := checkType(jws.Signatures[0].Protected.ExtraHeaders[jose.HeaderType]); err != nil {
+		return nil, err
+	}
+	return v.payload(ctx, jws)
 }
 
 func signatureAlgorithms(names []string) []jose.SignatureAlgorithm {

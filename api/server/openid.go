@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"evenkeel/api/oidc"
+	"evenkeel/api/ui"
 	"evenkeel/api/v1"
 	"evenkeel/cluster/audit"
 	"evenkeel/cluster/state"
@@ -27,6 +28,7 @@ type OpenID interface {
 	CurrentSoon(ctx context.Context, token string, id oidc.Identity) (oidc.Identity, error)
 	Config() oidc.Config
 	Stats() oidc.Stats
+	ui.Issuer // for the dashboard
 }
 
 const (

@@ -184,7 +184,11 @@ func New(c Cluster, o Options) *Server {
 
 	// What a stranger sends is neither read nor forwarded: the caller is authenticated first, by a token or, to join, a join token.
 	s.handler = s.identify(s.observe(s.audited(s.authenticate(s.admitJoin(s.readBody(s.lead(s.readLarge(http.HandlerFunc(s.route)))))))))
-	s.pages = ui.New(s.handler, s.log)
+	var at ui.Issuer
+	if o.OpenID != nil {
+		at = o.OpenID
+	}
+	s.pages = ui.New(s.handler, at, s.log)
 	return s
 }
 

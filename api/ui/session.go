@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,22 +17,51 @@ import (
 // ends. The API takes no cookies, so that a page of another site can do nothing with one.
 const cookie = "__Host-evenkeel"
 
-// maxToken is the longest token of a session, bytes.
-const maxToken = 4 << 10
+// maxToken is the longest token of a session, bytes; partOf it is in one cookie. Browsers take 4,096 bytes of name and value at most.
+const (
+	maxToken = 15 << 10
+	partOf   = 3840
+)
 
 // maxLogin is the most that a stranger may send, bytes: a token and the page to return to, as a form.
 const maxLogin = 16 << 10
 
-func session(r *http.Request) string {
-	c, err := r.Cookie(cookie)
-	if err != nil || len(c.Value) > maxToken {
-		return ""
+// cookieOf a part of the token.
+func cookieOf(part int) string {
+	if part == 0 {
+		return cookie
 	}
-	return c.Value
+	return cookie + "-" + strconv.Itoa(part)
 }
 
-func endSession(w http.ResponseWriter) {
-	http.SetCookie(w, &http.Cookie{Name: cookie, Path: "/", MaxAge: -1, Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+// session is the token of a request; "": there is none.
+func session(r *http.Request) string {
+	var token strings.Builder
+	for part := 0; part*partOf < maxToken; part++ {
+		c, err := r.Cookie(cookieOf(part))
+		if err != nil || c.Value == "" {
+			break
+		}
+		if token.WriteString(c.Value); len(c.Value) < partOf {
+			break
+		}
+	}
+	if token.Len() > maxToken {
+		return ""
+	}
+	return token.String()
+}
+
+// setSession to a token; "" ends it. Parts of the token before go.
+func setSession(w http.ResponseWriter, token string) {
+	for part := 0; part*partOf < maxToken; part++ {
+		c := http.Cookie{Name: cookieOf(part), Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode}
+		if c.Value = token[:min(partOf, len(token))]; c.Value == "" {
+			c.MaxAge = -1
+		}
+		token = token[len(c.Value):]
+		http.SetCookie(w, &c)
+	}
 }
 
 // formToken is in each form of a session: who can make it has the token.
@@ -69,13 +99,14 @@ func refuse(status int, title, detail string) error {
 }
 
 type loginData struct {
-	Next  string
-	Ended bool
+	Next     string
+	Ended    bool
+	ByIssuer bool // the browser can log in at an issuer
 }
 
 func (u *UI) showLogin(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	v := &visit{w: w, r: r, Title: "Log in", Data: loginData{Next: q.Get("next"), Ended: q.Has("ended")}}
+	v := &visit{w: w, r: r, Title: "Log in", Data: loginData{Next: q.Get("next"), Ended: q.Has("ended"), ByIssuer: u.byIssuer(r)}}
 	u.render(v, http.StatusOK, "login")
 }
 
@@ -85,25 +116,29 @@ func (u *UI) login(w http.ResponseWriter, r *http.Request) {
 	_ = readForm(w, r) // what was not read has no token
 	token := strings.TrimSpace(r.PostForm.Get("token"))
 	next := r.PostForm.Get("next")
-	v := &visit{w: w, r: r, Title: "Log in", Data: loginData{Next: next}}
-	if token == "" || len(token) > maxToken || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		v.Problem = &v1.Problem{Title: "That is no token", Detail: "paste all of it, as vcctl token create printed it"}
-		u.render(v, http.StatusUnprocessableEntity, "login")
+	if problem := u.begin(w, r, token); problem != nil {
+		u.render(&visit{w: w, r: r, Title: "Log in", Problem: problem, Data: loginData{Next: next, ByIssuer: u.byIssuer(r)}}, problem.Status, "login")
 		return
 	}
-	if _, err := u.client(w, r, token).Self(r.Context()); err != nil {
-		v.Problem = problemOf(err)
-		u.render(v, v.Problem.Status, "login")
-		return
-	}
-	http.SetCookie(w, &http.Cookie{Name: cookie, Value: token, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode})
 	if !within(next) {
 		next = Root
 	}
 	http.Redirect(w, r, next, http.StatusSeeOther)
 }
 
+// begin a session with a token, if the API takes it; else it says why not.
+func (u *UI) begin(w http.ResponseWriter, r *http.Request, token string) *v1.Problem {
+	if token == "" || len(token) > maxToken || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune(`",;\`, c) }) {
+		return &v1.Problem{Status: http.StatusUnprocessableEntity, Title: "That is no token", Detail: "paste all of it, as vcctl token create printed it"}
+	}
+	if _, err := u.client(w, r, token).Self(r.Context()); err != nil {
+		return problemOf(err)
+	}
+	setSession(w, token)
+	return nil
+}
+
 func (u *UI) logout(w http.ResponseWriter, r *http.Request) {
-	endSession(w)
+	setSession(w, "")
 	http.Redirect(w, r, "/ui/login", http.StatusSeeOther)
 }

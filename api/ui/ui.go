@@ -18,6 +18,7 @@ import (
 	"strings"
 
 	"evenkeel/api/client"
+	"evenkeel/api/oidc/issuer"
 	"evenkeel/api/v1"
 )
 
@@ -37,15 +38,16 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // UI serves the pages.
 type UI struct {
 	api     http.Handler
+	issuer  Issuer // nil: there is none
 	log     *slog.Logger
 	handler http.Handler
 	pages   map[string]*template.Template
 	slots   *slots
 }
 
-// New makes the pages of an API.
-func New(api http.Handler, log *slog.Logger) *UI {
-	u := &UI{api: api, log: log, pages: parsePages(), slots: newSlots()}
+// New makes the pages of an API. at is where browsers can log in beside by token; nil: nowhere.
+func New(api http.Handler, at Issuer, log *slog.Logger) *UI {
+	u := &UI{api: api, issuer: at, log: log, pages: parsePages(), slots: newSlots()}
 	mux := http.NewServeMux()
 	assets, err := fs.Sub(files, "assets")
 	if err != nil {
@@ -54,6 +56,8 @@ func New(api http.Handler, log *slog.Logger) *UI {
 	mux.Handle("GET /ui/assets/", http.StripPrefix("/ui/assets/", cached(http.FileServerFS(assets))))
 	mux.HandleFunc("GET /ui/login", u.showLogin)
 	mux.HandleFunc("POST /ui/login", u.login)
+	mux.HandleFunc("POST /ui/login/issuer", u.goToIssuer)
+	mux.HandleFunc("GET "+issuer.CallbackPath, u.fromIssuer)
 	mux.HandleFunc("POST /ui/logout", u.logout)
 	mux.HandleFunc("GET /ui/stream", u.stream)
 	for pattern, page := range map[string]func(*visit) error{
@@ -120,6 +124,7 @@ type visit struct {
 	Problem *v1.Problem
 	Done    *v1.Operation // what a form asked for, as far as it is
 	Live    bool          // the page follows events
+	Refresh string        // where the page goes on to by itself; "": nowhere
 	Data    any
 }
 
@@ -223,7 +228,7 @@ func (u *UI) render(v *visit, status int, name string) {
 
 // toLogin sends a browser to the log-in, and from there back to the page that it asked for.
 func (u *UI) toLogin(w http.ResponseWriter, r *http.Request, why string) {
-	endSession(w)
+	setSession(w, "")
 	q := url.Values{}
 	if r.Method == http.MethodGet && r.URL.Path != "/ui/stream" {
 		q.Set("next", r.URL.RequestURI())

@@ -129,7 +129,7 @@ func TestStrangers(t *testing.T) {
 		asked = append(asked, r.Method+" "+r.URL.Path)
 		w.WriteHeader(http.StatusUnauthorized)
 	})
-	pages := ui.New(api, slog.New(slog.DiscardHandler))
+	pages := ui.New(api, nil, slog.New(slog.DiscardHandler))
 	for _, path := range []string{"/ui/", "/ui/hosts", "/ui/hosts/h1", "/ui/virtual-clusters/film/web", "/ui/new", "/ui/plans/x", "/ui/events", "/ui/nothing"} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			w := httptest.NewRecorder()
@@ -201,7 +201,7 @@ func TestLargeClusters(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
 		r.AddCookie(&http.Cookie{Name: "__Host-evenkeel", Value: "x"})
 		w := httptest.NewRecorder()
-		ui.New(api, slog.New(slog.DiscardHandler)).ServeHTTP(w, r)
+		ui.New(api, nil, slog.New(slog.DiscardHandler)).ServeHTTP(w, r)
 		if w.Code != http.StatusOK {
 			t.Fatalf("%s: %d %s", path, w.Code, w.Body)
 		}
@@ -242,7 +242,7 @@ func TestPagesAtOnce(t *testing.T) {
 			count(-1)
 			_, _ = w.Write([]byte(`{"items":[]}`))
 		})
-		pages := ui.New(api, slog.New(slog.DiscardHandler))
+		pages := ui.New(api, nil, slog.New(slog.DiscardHandler))
 		var group sync.WaitGroup
 		codes := map[int]int{}
 		for i := range 60 {

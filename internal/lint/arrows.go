@@ -76,7 +76,7 @@ var arrows = map[string][]string{
 	// Speak to people and programs.
 	"api/v1":     nil,
 	"api/client": {"api/v1"},
-	"api/ui":     {"api/v1", "api/client"},
+	"api/ui":     {"api/v1", "api/client", "api/oidc/issuer"},
 	"api/oidc":   {"cluster/state"},
 	// vcctl links it: nothing of the cluster.
 	"api/oidc/issuer": nil,

@@ -34,6 +34,12 @@ func start(t *testing.T, servers int) *cluster {
 	t.Helper()
 	s, err := site.New(site.Options{Dir: scratch.Dir(t), Hosts: servers, CPU: 4, Memory: 8 << 30})
 	must(t, err)
+	return run(t, s, servers)
+}
+
+// run so many servers of a site.
+func run(t *testing.T, s *site.Site, servers int) *cluster {
+	t.Helper()
 	t.Cleanup(func() { must(t, s.Close()) })
 	must(t, s.Servers(t.Context(), servers))
 	var addresses []string
@@ -198,6 +204,16 @@ var axe string
 // axeSum is the checksum of axe-core 4.14.1 as npm has it.
 const axeSum = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
 
+// accessible checks that a page breaks no rule of axe-core for WCAG 2.2 AA.
+func accessible(tab *Tab, what string) {
+	tab.t.Helper()
+	tab.Inject(axe)
+	faults := Eval[[]string](tab, `axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then((r) => r.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.html + " " + n.failureSummary)))`)
+	for _, fault := range faults {
+		tab.t.Errorf("%s: %s", what, fault)
+	}
+}
+
 // TestAccessible: no page, in neither theme, breaks a rule of axe-core for WCAG 2.2 AA.
 func TestAccessible(t *testing.T) {
 	t.Parallel()
@@ -217,28 +233,23 @@ func TestAccessible(t *testing.T) {
 	made, err := c.api.Rebalance(t.Context(), v1.RebalanceRequest{MaxBytes: &budget})
 	must(t, err)
 
+	tab := c.login(b, "h1", "/ui/", site.Token)
 	check := func(tab *Tab, path, theme string) {
 		t.Helper()
-		faults := Eval[[]string](tab, `axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then((r) => r.violations.flatMap((v) => v.nodes.map((n) => v.id + ": " + n.html + " " + n.failureSummary)))`)
-		for _, fault := range faults {
-			t.Errorf("%s, %s: %s", path, theme, fault)
-		}
+		accessible(tab, path+", "+theme)
 	}
-	tab := c.login(b, "h1", "/ui/", site.Token)
 	paths := []string{"/ui/login", "/ui/", "/ui/hosts", "/ui/hosts/h1", "/ui/virtual-clusters", "/ui/virtual-clusters/web", "/ui/vms", "/ui/new", "/ui/plans", "/ui/plans/" + made.Plan.ID,
 		"/ui/events", "/ui/tenants", "/ui/nothing"}
 	for _, theme := range []string{"light", "dark"} {
 		tab.Theme(theme)
 		for _, path := range paths {
 			tab.Go(c.page("h1", path))
-			tab.Inject(axe)
 			check(tab, path, theme)
 		}
 		tab.Go(c.page("h1", "/ui/virtual-clusters/web"))
 		tab.Fill(`input[name=count]`, "100")
 		tab.Press("Scale")
 		tab.Until("a refusal", func() bool { return strings.Contains(tab.Text(), "What each host lacks") })
-		tab.Inject(axe)
 		check(tab, "a refusal", theme)
 	}
 	for _, width := range []int64{375, 1920} {

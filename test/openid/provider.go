@@ -1,5 +1,5 @@
 // Package openid runs an OpenID Connect issuer for tests: a real one, of github.com/zitadel/oidc, on this machine, with
-// the device flow, refresh tokens, and keys that can be replaced.
+// log-ins by browser and by device flow, refresh tokens, and keys that can be replaced.
 package openid
 
 import (
@@ -40,8 +40,10 @@ type Person struct {
 type Provider struct {
 	Issuer string
 	// API is the audience of access tokens; "": they have none.
-	API    string
-	CAFile string // of its certificate
+	API string
+	// Redirects are the redirect URIs that the client may have browsers sent back to.
+	Redirects []string
+	CAFile    string // of its certificate
 
 	server *httptest.Server
 	http   http.Handler
@@ -54,7 +56,8 @@ type Provider struct {
 	codes    map[string]string                       // device codes by user codes
 	refresh  map[string]*refreshRequest
 	revoked  []string
-	requests map[string]int // by path
+	browsers map[string]*browserLogin // log-ins by a browser, by their ids
+	requests map[string]int           // by path
 	fault    http.HandlerFunc
 	faultAt  string
 }
@@ -86,7 +89,7 @@ func InMemory(t testing.TB, life time.Duration, people ...Person) *Provider {
 
 func empty(life time.Duration, people []Person) *Provider {
 	p := &Provider{life: life, people: map[string]Person{}, devices: map[string]*op.DeviceAuthorizationState{}, codes: map[string]string{},
-		refresh: map[string]*refreshRequest{}, requests: map[string]int{}}
+		refresh: map[string]*refreshRequest{}, requests: map[string]int{}, browsers: map[string]*browserLogin{}}
 	for _, one := range people {
 		p.people[one.Subject] = one
 	}
@@ -132,6 +135,9 @@ func (p *Provider) serve(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	p.requests[r.URL.Path]++
 	next := p.http
+	if r.URL.Path == loginPath {
+		next = http.HandlerFunc(p.loginPage)
+	}
 	if p.fault != nil && (p.faultAt == "" || p.faultAt == r.URL.Path) {
 		next = p.fault
 	}
@@ -318,8 +324,8 @@ func (r *refreshRequest) GetScopes() []string         { return r.scopes }
 func (r *refreshRequest) GetSubject() string          { return r.subject }
 func (r *refreshRequest) SetCurrentScopes(s []string) { r.scopes = s }
 
-// errNotHere: the log-in by a browser, which these tests do not use.
-var errNotHere = errors.New("this provider has the device flow alone")
+// errNotHere: what these tests do not use.
+var errNotHere = errors.New("this provider does not have that")
 
 // storage implements op.Storage.
 type storage struct{ p *Provider }
@@ -439,21 +445,10 @@ func (s storage) GetClientByClientID(_ context.Context, id string) (op.Client, e
 	}
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
-	return public{s.p.life}, nil
+	return public{s.p.life, slices.Clone(s.p.Redirects)}, nil
 }
 
-func (s storage) Health(context.Context) error { return nil }
-func (s storage) CreateAuthRequest(context.Context, *oidc.AuthRequest, string) (op.AuthRequest, error) {
-	return nil, errNotHere
-}
-func (s storage) AuthRequestByID(context.Context, string) (op.AuthRequest, error) {
-	return nil, errNotHere
-}
-func (s storage) AuthRequestByCode(context.Context, string) (op.AuthRequest, error) {
-	return nil, errNotHere
-}
-func (s storage) SaveAuthCode(context.Context, string, string) error            { return errNotHere }
-func (s storage) DeleteAuthRequest(context.Context, string) error               { return errNotHere }
+func (s storage) Health(context.Context) error                                  { return nil }
 func (s storage) TerminateSession(context.Context, string, string) error        { return errNotHere }
 func (s storage) AuthorizeClientIDSecret(context.Context, string, string) error { return errNotHere }
 func (s storage) SetUserinfoFromToken(ctx context.Context, u *oidc.UserInfo, _, subject, _ string) error {
@@ -470,15 +465,18 @@ func (s storage) ValidateJWTProfileScopes(context.Context, string, []string) ([]
 }
 
 // public is the one client: vcctl, without a secret.
-type public struct{ life time.Duration }
+type public struct {
+	life      time.Duration
+	redirects []string
+}
 
 func (public) GetID() string                        { return ClientID }
-func (public) RedirectURIs() []string               { return nil }
+func (c public) RedirectURIs() []string             { return c.redirects }
 func (public) PostLogoutRedirectURIs() []string     { return nil }
 func (public) ApplicationType() op.ApplicationType  { return op.ApplicationTypeNative }
 func (public) AuthMethod() oidc.AuthMethod          { return oidc.AuthMethodNone }
-func (public) ResponseTypes() []oidc.ResponseType   { return nil }
-func (public) LoginURL(string) string               { return "" }
+func (public) ResponseTypes() []oidc.ResponseType   { return []oidc.ResponseType{oidc.ResponseTypeCode} }
+func (public) LoginURL(id string) string            { return loginPath + "?id=" + id }
 func (public) AccessTokenType() op.AccessTokenType  { return op.AccessTokenTypeJWT }
 func (c public) IDTokenLifetime() time.Duration     { return c.life }
 func (public) DevMode() bool                        { return false }
@@ -486,7 +484,7 @@ func (public) IsScopeAllowed(scope string) bool     { return scope == "groups" }
 func (public) IDTokenUserinfoClaimsAssertion() bool { return true }
 func (public) ClockSkew() time.Duration             { return 0 }
 func (public) GrantTypes() []oidc.GrantType {
-	return []oidc.GrantType{oidc.GrantTypeDeviceCode, oidc.GrantTypeRefreshToken}
+	return []oidc.GrantType{oidc.GrantTypeCode, oidc.GrantTypeDeviceCode, oidc.GrantTypeRefreshToken}
 }
 func (public) RestrictAdditionalIdTokenScopes() func([]string) []string {
 	return func(scopes []string) []string { return scopes }

@@ -39,6 +39,9 @@ type Endpoints struct {
 	Device     string   `json:"device_authorization_endpoint"`
 	Revocation string   `json:"revocation_endpoint"`
 	Scopes     []string `json:"scopes_supported"`
+	// Authorization is where a browser logs in. NamesItself: the issuer says in its answers there whose they are (RFC 9207, section 3).
+	Authorization string `json:"authorization_endpoint"`
+	NamesItself   bool   `json:"authorization_response_iss_parameter_supported"`
 }
 
 // NewClient makes the HTTP client for requests to an issuer. caFile holds the CA certificates that it trusts, as PEM; "": those of
