@@ -173,6 +173,7 @@ func (s *Store) replace(db *memdb.MemDB) {
 	old := s.db
 	s.db = db
 	s.mu.Unlock()
+	s.cache = applyCache{} // it keeps the old one in memory
 	wake(old)
 	s.watches.fire(nil, true)
 }
