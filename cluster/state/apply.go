@@ -45,6 +45,8 @@ type Entry struct {
 // all of them, after all of them, or after some that came first. One transaction serves many entries, because a transaction for
 // each would take most of the time.
 func (s *Store) ApplyAll(entries []Entry) []error {
+	s.applying.Lock()
+	defer s.applying.Unlock()
 	out := make([]error, len(entries))
 	for from := 0; from < len(entries); {
 		from += s.applySome(entries[from:], out[from:])

@@ -156,8 +156,9 @@ func (nameIndex[T]) FromArgs(args ...any) ([]byte, error) {
 
 // Store holds the state. One goroutine applies entries, any number read.
 type Store struct {
-	mu sync.RWMutex // guards the pointer, not the data: Restore swaps it
-	db *memdb.MemDB
+	applying sync.Mutex   // held while entries are applied and while the database is replaced
+	mu       sync.RWMutex // guards the pointer, not the data: replace swaps it
+	db       *memdb.MemDB
 
 	watches hostWatches
 
@@ -181,7 +182,7 @@ func (s *Store) current() *memdb.MemDB {
 
 // Snapshot returns the state as it is now. It costs a pointer copy and does not change.
 func (s *Store) Snapshot() *Snapshot {
-	s.mu.RLock() // or Restore could swap and wake in between, and a watch would sleep for ever
+	s.mu.RLock() // or replace could swap and wake in between, and a watch would sleep for ever
 	defer s.mu.RUnlock()
 	return &Snapshot{txn: s.db.Txn(false)}
 }
