@@ -139,6 +139,7 @@ func (w *writer) step(vm VM, st VMStatus) {
 		w.touch(vm.Host)
 	}
 	if vm.Phase != old.Phase {
+		w.runOf(vm)
 		w.event("vm-"+string(vm.Phase), "vm", vm.Name, "%s on host %s%s", vm.Phase, vm.Host, because(vm.Reason))
 	}
 }
