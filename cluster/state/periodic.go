@@ -39,8 +39,9 @@ type Periodic struct {
 type RunGroup struct {
 	Name   string  `json:"name"`
 	Count  int     `json:"count"`
-	CPU    float64 `json:"cpu"`    // need of one VM, cores
-	Memory int64   `json:"memory"` // of one VM, bytes
+	CPU    float64 `json:"cpu"`              // need of one VM, cores
+	Memory int64   `json:"memory"`           // of one VM, bytes
+	Spread bool    `json:"spread,omitempty"` // no two of its VMs on one host
 }
 
 // RunUsage is the skyline of a run: what its VMs used together, in steps from its start on.
@@ -79,6 +80,7 @@ type Run struct {
 	Outcome   RunOutcome `json:"outcome,omitempty"`
 	Deadline  int64      `json:"deadline,omitempty"` // declared, seconds after the start of the period
 	Groups    []RunGroup `json:"groups"`
+	MinYield  float64    `json:"minYield,omitempty"`  // of the VC
 	Preempted int        `json:"preempted,omitempty"` // how often it went back to the queue
 	// Occurrence is the one of the agenda that it is, by its id.
 	Occurrence string    `json:"occurrence,omitempty"`
@@ -132,12 +134,13 @@ type SignOff struct {
 	Due      int64 `json:"due,omitempty"`
 	// Declared: the owner gave Due; else it is the end of the slot.
 	Declared bool       `json:"declared,omitempty"`
-	Miss     float64    `json:"miss,omitempty"`   // chance that a run needs more than is reserved; 0: it is not learned
-	Runs     int        `json:"runs,omitempty"`   // that it was learned from
-	Groups   []RunGroup `json:"groups,omitempty"` // of a run
-	Step     int64      `json:"step,omitempty"`   // seconds
-	Cores    []float64  `json:"cores,omitempty"`  // of all VMs together, by step from the start of a run
-	Skips    []string   `json:"skips,omitempty"`  // dates in the time zone of the recurrence that have no run: 2026-12-24
+	Miss     float64    `json:"miss,omitempty"`     // chance that a run needs more than is reserved; 0: it is not learned
+	Runs     int        `json:"runs,omitempty"`     // that it was learned from
+	Groups   []RunGroup `json:"groups,omitempty"`   // of a run
+	MinYield float64    `json:"minYield,omitempty"` // below which a run is not admitted
+	Step     int64      `json:"step,omitempty"`     // seconds
+	Cores    []float64  `json:"cores,omitempty"`    // of all VMs together, by step from the start of a run
+	Skips    []string   `json:"skips,omitempty"`    // dates in the time zone of the recurrence that have no run: 2026-12-24
 }
 
 // Length of a run's skyline.
@@ -334,6 +337,8 @@ func (x *SignOff) valid() error {
 		return bad("its skyline has %d steps of %d s", len(x.Cores), x.Step)
 	case x.Arrival+int64(len(x.Cores))*x.Step > x.Due:
 		return bad("a run of %d s that arrives after %d s does not end within %d s", int64(len(x.Cores))*x.Step, x.Arrival, x.Due)
+	case !(x.MinYield >= 0 && x.MinYield <= 1):
+		return bad("its minimum yield is %v", x.MinYield)
 	case !(x.Miss >= 0 && x.Miss < 1) || x.Runs < 0:
 		return bad("its chance to miss is %v", x.Miss)
 	case len(x.Groups) < 1 || len(x.Groups) > maxRunGroups || len(x.Skips) > maxSkips:

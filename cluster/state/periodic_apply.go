@@ -39,7 +39,7 @@ func (w *writer) runFollows(p *Plan, vc, old *VC) {
 }
 
 func (w *writer) beginRun(job, occurrence string, vc *VC) {
-	r := &Run{ID: fmt.Sprintf("%s/%016x", vc.ID, w.index), VC: vc.ID, Name: vc.Name, Job: job, Submitted: w.at, Groups: runGroups(vc), Occurrence: occurrence,
+	r := &Run{ID: fmt.Sprintf("%s/%016x", vc.ID, w.index), VC: vc.ID, Name: vc.Name, Job: job, Submitted: w.at, Groups: runGroups(vc), MinYield: vc.MinYield, Occurrence: occurrence,
 		Declared: vc.Periodic.Name != "", Deadline: vc.Periodic.Deadline, Kind: kindOf(vc)}
 	w.put(tRuns, r)
 }
@@ -47,7 +47,7 @@ func (w *writer) beginRun(job, occurrence string, vc *VC) {
 func runGroups(vc *VC) (out []RunGroup) {
 	for _, g := range vc.Groups {
 		if g.Count > 0 {
-			out = append(out, RunGroup{g.Name, g.Count, g.CPU, g.Memory})
+			out = append(out, RunGroup{g.Name, g.Count, g.CPU, g.Memory, g.Affinity.Spread != ""})
 		}
 	}
 	return out
