@@ -207,3 +207,53 @@ func (p *Proposal) window(offsets []time.Duration, declared int64, ask Ask) erro
 	}
 	return nil
 }
+
+// Override is a contract with what its owner wants otherwise. All else stays as it is. The chance to miss is learned: for another one the
+// owner accepts another proposal.
+func Override(c state.SignOff, ask Ask) (state.SignOff, error) {
+	if ask.Miss != 0 {
+		return c, errors.New("the chance to miss is learned with the skyline: accept the job again with another one")
+	}
+	if ask.Rule != "" || ask.Zone != nil {
+		r, err := periodic.ParseRecurrence(c.Recurrence)
+		if err != nil {
+			return c, err
+		}
+		if ask.Rule != "" {
+			r.Rule = ask.Rule
+		}
+		if ask.Zone != nil {
+			r.Zone = ask.Zone.String()
+		}
+		if !ask.Start.IsZero() {
+			r.Start = ask.Start
+		}
+		if r, err = periodic.ParseRecurrence(r.String()); err != nil {
+			return c, err
+		}
+		c.Recurrence = r.String()
+	}
+	if ask.Length > 0 || ask.Cores > 0 {
+		length, cores := c.Length(), slices.Max(c.Cores)
+		if ask.Length > 0 {
+			length = ask.Length
+		}
+		if ask.Cores > 0 {
+			cores = ask.Cores
+		}
+		p := Proposal{SignOff: c}
+		p.need([]state.Run{{}}, Ask{Length: length, Cores: cores})
+		c = p.SignOff
+		c.Miss, c.Runs = 0, 0
+		if !c.Declared {
+			c.Due = c.Arrival + int64(c.Length()/time.Second) + c.Lateness
+		}
+	}
+	if ask.Deadline > 0 {
+		c.Due, c.Declared = int64(ask.Deadline/time.Second), true
+	}
+	if end := c.Arrival + int64(c.Length()/time.Second); c.Due < end {
+		return c, fmt.Errorf("a run of %s cannot end within %s; give a later deadline", c.Length(), time.Duration(c.Due)*time.Second)
+	}
+	return c, nil
+}
