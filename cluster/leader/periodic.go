@@ -97,6 +97,11 @@ func (c *Service) decidePeriodic(ctx context.Context, name string, ask PeriodicA
 	if call.IdempotencyKey != "" {
 		put.Remembered = &state.Remembered{Key: call.IdempotencyKey, Fingerprint: print}
 	}
+	if put.SignOff.State == state.SignedOff {
+		if err := s.CheckSignOff(name, &put.SignOff); err != nil {
+			return p, err
+		}
+	}
 	if call.DryRun {
 		p.SignOff = put.SignOff
 		return p, nil

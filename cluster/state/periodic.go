@@ -265,6 +265,41 @@ func (s *Snapshot) HasAgenda() bool {
 	return has
 }
 
+// AnySignedOff says whether an owner has signed a job off.
+func (s *Snapshot) AnySignedOff() (found bool) {
+	each(s, func(j *PeriodicJob) bool { found = j.SignOff.State == SignedOff; return !found }, tJobs, "id")
+	return found
+}
+
+// CheckSignOff says which quota of its tenant the jobs that are signed off would exceed together if all ran at once, with a job under
+// another contract; nil if none.
+func (s *Snapshot) CheckSignOff(job string, contract *SignOff) error {
+	tenant, _ := SplitName(job)
+	if t, ok := s.Tenant(tenant); !ok || t.Suspended {
+		return fmt.Errorf("tenant %s is %w", tenant, ErrSuspended)
+	}
+	used, more := Use{}, Use{}
+	add := func(use Use, c *SignOff, times float64) {
+		for _, g := range c.Groups {
+			n := times * float64(g.Count)
+			use[QuotaVMs] += n
+			use[QuotaCPU] += n * g.CPU
+			use[QuotaMemory] += n * float64(g.Memory)
+		}
+	}
+	each(s, func(j *PeriodicJob) bool {
+		if of, _ := SplitName(j.Name); of == tenant && j.SignOff.State == SignedOff {
+			add(used, &j.SignOff, 1)
+			if j.Name == job {
+				add(more, &j.SignOff, -1)
+			}
+		}
+		return true
+	}, tJobs, "id")
+	add(more, contract, 1)
+	return s.checkUse(tenant, used, more)
+}
+
 // Occurrence returns the occurrence of that id.
 func (s *Snapshot) Occurrence(id string) (Occurrence, bool) {
 	return first[Occurrence](s, tOccurrences, "id", id)

@@ -261,6 +261,11 @@ func (w *writer) periodicPut(b *PeriodicPut) error {
 			return fmt.Errorf("job %s: %d jobs are signed off already, which is the most that may be: reject one first: %w", b.Job, n, ErrConflict)
 		}
 	}
+	if b.SignOff.State == SignedOff {
+		if err := w.read().CheckSignOff(b.Job, &b.SignOff); err != nil {
+			return fmt.Errorf("job %s: %w", b.Job, err)
+		}
+	}
 	job.SignOff, job.ModifyIndex = b.SignOff, w.index
 	job.SignOff.At = w.at
 	w.put(tJobs, &job)

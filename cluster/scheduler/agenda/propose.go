@@ -126,11 +126,11 @@ func (p *Proposal) need(runs []state.Run, ask Ask) {
 		flat = min(ask.Cores, declared)
 		p.Text = "the owner gave its CPU"
 	} else {
-		m, n, err := learn(runs, ask.Miss)
+		m, per, n, err := learn(runs, ask.Miss)
 		if err == nil {
 			c.Miss, c.Runs = m.Miss, n
 			for k := range c.Cores {
-				c.Cores[k] = min(declared, peak(m.Skyline, k, int(c.Step)))
+				c.Cores[k] = min(declared, peak(m.Skyline, k*int(c.Step)/60, (k+1)*int(c.Step)/60, per))
 			}
 			return
 		}
@@ -141,34 +141,50 @@ func (p *Proposal) need(runs []state.Run, ask Ask) {
 	}
 }
 
-// peak is the most that a skyline of one value a minute has in a step of so many seconds.
-func peak(minutes []float64, k, seconds int) (out float64) {
-	per := max(1, seconds/60)
-	for i := k * per; i < min((k+1)*per, len(minutes)); i++ {
-		out = max(out, minutes[i])
+// peak is the most that a skyline has from a minute on and before another one; each of its values is that of so many minutes.
+func peak(skyline []float64, from, to, per int) (out float64) {
+	for i := from / per; i <= (to-1)/per && i < len(skyline); i++ {
+		out = max(out, skyline[i])
 	}
 	return out
 }
 
-// learn fits a skyline, minute by minute, to runs whose use is known.
-func learn(runs []state.Run, miss float64) (m periodic.Model, n int, err error) {
+// learn fits a skyline to the last runs whose use is known, in values of so many minutes: the highest of these minutes.
+func learn(runs []state.Run, miss float64) (m periodic.Model, per, n int, err error) {
 	if miss == 0 {
 		miss = defaultMiss
 	}
 	var used [][]float64
 	var censored [][]bool
+	longest := 0
 	for _, r := range runs {
 		if u := r.Usage; u != nil && len(u.Cores) > 0 && float64(len(u.Unknown)) <= maxUnknown*float64(len(u.Cores)) {
 			cores, held := minutes(u)
-			used, censored = append(used, cores), append(censored, held)
+			used, censored, longest = append(used, cores), append(censored, held), max(longest, len(cores))
 		}
 	}
 	if len(used) < periodic.MinRuns {
-		return m, 0, fmt.Errorf("of %d runs it is known what they used, of %d it must be", len(used), periodic.MinRuns)
+		return m, 1, 0, fmt.Errorf("of %d runs it is known what they used, of %d it must be", len(used), periodic.MinRuns)
+	}
+	skip := max(0, len(used)-maxLearnRuns)
+	used, censored = used[skip:], censored[skip:]
+	per = max(int(step/time.Minute), (longest+maxLearnSteps-1)/maxLearnSteps)
+	for i := range used {
+		used[i], censored[i] = coarse(used[i], censored[i], per)
 	}
 	// Each step stands alone: the hosts keep a run's memory as long as it lasts, so it must not last longer for want of CPU.
 	m, err = periodic.Learn(used, periodic.Options{Miss: miss, Censored: censored})
-	return m, len(used), err
+	return m, per, len(used), err
+}
+
+// coarse has one value for so many minutes, the highest of them; it was held back if one of them was.
+func coarse(cores []float64, held []bool, per int) (out []float64, outHeld []bool) {
+	for from := 0; from < len(cores); from += per {
+		to := min(from+per, len(cores))
+		out = append(out, slices.Max(cores[from:to]))
+		outHeld = append(outHeld, slices.Contains(held[from:to], true))
+	}
+	return out, outHeld
 }
 
 // minutes are the cores of a skyline, one value a minute.

@@ -18,6 +18,9 @@ type Options struct {
 	Leads    func() bool
 	// Propose takes a command into the log and returns its outcome.
 	Propose func(ctx context.Context, kind state.Kind, body any) error
+	// Turn waits for the turn to make a plan; done ends it. Drained waits until no plan is in flight.
+	Turn    func(ctx context.Context) (done func(), err error)
+	Drained func(ctx context.Context) error
 	// Unavailable are hosts for which nothing may be decided, and why.
 	Unavailable func(*state.Snapshot) map[string]string
 	// Silent says that hosts have yet to report to this leader.
@@ -86,9 +89,18 @@ func (r *Runner) round(ctx context.Context) error {
 		}
 		s = r.o.Snapshot()
 	}
-	if r.o.Silent(s) { // else hosts that report in a moment would lose their reservations
+	if r.o.Silent(s) || !s.AnySignedOff() && !s.HasAgenda() { // hosts that report in a moment must not lose their reservations
 		return nil
 	}
+	done, err := r.o.Turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := r.o.Drained(ctx); err != nil {
+		return err
+	}
+	s = r.o.Snapshot()
 	put, err := Plan(s, now, r.o.Unavailable(s))
 	if len(put.Occurrences)+len(put.Drop) > 0 {
 		r.o.Log.Info("agenda", "occurrences", len(put.Occurrences))
