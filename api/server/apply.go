@@ -176,6 +176,10 @@ func fileOf(name string, spec state.VCSpec) v1.VirtualClusterSpec {
 	if spec.MinYield >= 0 {
 		out.MinYield = &spec.MinYield
 	}
+	if spec.Periodic.Name != "" {
+		out.Periodic = &v1.PeriodicSpec{Name: spec.Periodic.Name, Deadline: durationText(spec.Periodic.Deadline)}
+	}
+	out.Duration = durationText(spec.Duration)
 	for _, g := range spec.Groups {
 		to := v1.GroupSpec{Name: g.Name, Count: g.Count, CPU: g.CPU, VCPUs: g.VCPUs, Memory: v1.Size(g.Memory), MemoryMin: v1.Size(g.MemoryMin),
 			Role: g.Role, Image: g.Image, Network: g.Network, Labels: g.Labels}

@@ -171,6 +171,10 @@ func specOf(in v1.VirtualClusterSpec) state.VC {
 	if in.MinYield != nil {
 		vc.MinYield = *in.MinYield
 	}
+	if p := in.Periodic; p != nil {
+		vc.Periodic = state.Periodic{Name: p.Name, Deadline: secondsOf(p.Deadline)}
+	}
+	vc.Duration = secondsOf(in.Duration)
 	for _, g := range in.Groups {
 		to := state.Group{Name: g.Name, Count: max(1, g.Count), CPU: g.CPU, VCPUs: g.VCPUs, Memory: int64(g.Memory), MemoryMin: int64(g.MemoryMin),
 			Role: g.Role, Image: g.Image, Network: g.Network, Labels: g.Labels}
@@ -201,4 +205,18 @@ func drain(host string, d state.Drain) v1.Drain {
 	}
 	out.BytesBudget = budget(d.MaxBytes)
 	return out
+}
+
+// secondsOf a duration that was read; the file's reader has refused what is none.
+func secondsOf(text string) int64 {
+	d, _ := v1.ParseDuration(text)
+	return int64(d / time.Second)
+}
+
+// durationText is the inverse of secondsOf.
+func durationText(seconds int64) string {
+	if seconds == 0 {
+		return ""
+	}
+	return v1.FormatDuration(time.Duration(seconds) * time.Second)
 }

@@ -80,6 +80,9 @@ func (s *Snapshot) save(to io.Writer, version int) error {
 		func() error { return saveTable[VCVersion](enc, s, tVersions) },
 		func() error { return saveTable[RoleBinding](enc, s, tRoleBindings) },
 		func() error { return saveTable[Revocation](enc, s, tRevocations) },
+		func() error { return saveTable[Run](enc, s, tRuns) },
+		func() error { return saveTable[PeriodicJob](enc, s, tJobs) },
+		func() error { return saveTable[Occurrence](enc, s, tOccurrences) },
 		func() error { return saveTable[position](enc, s, tIndex) },
 	} {
 		if err := save(); err != nil {
@@ -250,6 +253,12 @@ func newRow(table string) (any, error) {
 		return new(RoleBinding), nil
 	case tRevocations:
 		return new(Revocation), nil
+	case tRuns:
+		return new(Run), nil
+	case tJobs:
+		return new(PeriodicJob), nil
+	case tOccurrences:
+		return new(Occurrence), nil
 	}
 	return nil, fmt.Errorf("unknown table %q", table)
 }

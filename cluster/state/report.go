@@ -136,6 +136,7 @@ func (w *writer) step(vm VM, st VMStatus) {
 		w.touch(vm.Host)
 	}
 	if phase := vm.Phase; phase != old.Phase {
+		w.runOf(vm)
 		if vm.Order.Elsewhere {
 			phase = Stopped // in order: it waits for its start
 		}

@@ -36,6 +36,10 @@ const (
 	tVersions     = "vc-versions"
 	tRoleBindings = "role-bindings"
 	tRevocations  = "revocations"
+
+	tRuns        = "runs"
+	tJobs        = "periodic-jobs"
+	tOccurrences = "occurrences"
 )
 
 // position is how far the log has been applied, and where the events stand.
@@ -94,6 +98,11 @@ func schema() *memdb.DBSchema {
 			&memdb.IndexSchema{Name: "subject", Indexer: nameIndex[RoleBinding]{func(b *RoleBinding) (string, bool) { return b.Subject.key(), true }}},
 			&memdb.IndexSchema{Name: "tenant", Indexer: nameIndex[RoleBinding]{func(b *RoleBinding) (string, bool) { return b.Tenant, true }}}),
 		table(tRevocations, "ID"),
+		table(tRuns, "ID", by("job", "Job", false, false),
+			&memdb.IndexSchema{Name: "open", AllowMissing: true, Indexer: nameIndex[Run]{func(r *Run) (string, bool) { return r.VC, r.Ended.IsZero() }}}),
+		table(tJobs, "Name"),
+		table(tOccurrences, "ID", by("job", "Job", false, false),
+			&memdb.IndexSchema{Name: "ahead", AllowMissing: true, Indexer: nameIndex[Occurrence]{func(o *Occurrence) (string, bool) { return "ahead", !o.State.Over() }}}),
 		table(tMigrations, "ID", by("plan", "Plan", false, true), by("vm", "VM", false, false),
 			&memdb.IndexSchema{Name: "running", Unique: true, AllowMissing: true, Indexer: nameIndex[Migration]{func(m *Migration) (string, bool) {
 				return m.VM, m.State == MigrationRunning

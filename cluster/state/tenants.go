@@ -255,6 +255,7 @@ func (w *writer) tenantDrop(b *TenantDrop) error {
 	}
 	t, _ := w.read().Tenant(b.Name)
 	w.drop(tTenants, &t)
+	w.dropPeriodicOf(t.Name)
 	w.dropBindings(all[RoleBinding](w.read(), tRoleBindings, "tenant", t.Name))
 	w.event("tenant-deleted", "tenant", t.Name, "deleted%s", askedBy(b.By))
 	return nil
@@ -280,7 +281,7 @@ func (w *writer) tenantsSince(now *Snapshot) {
 func (e Event) OwnerOf() string {
 	switch {
 	case e.Kind == "vm-unmanaged": // its name is an id that the state does not know: its owner is not known
-	case e.Object == "vc", e.Object == "vm":
+	case e.Object == "vc", e.Object == "vm", e.Object == "job":
 		tenant, _ := SplitName(e.Name)
 		return tenant
 	}
@@ -311,6 +312,9 @@ func (w *writer) refuseOlderServer(m Member) error {
 	}
 	if m.Server && m.Format > 0 && m.Format < vmOrdersSince && w.read().hasVMOrders() {
 		return fmt.Errorf("server %s does not know orders to single VMs, which this cluster has; upgrade it first: %w", m.Name, ErrConflict)
+	}
+	if m.Server && m.Format > 0 && m.Format < periodicSince && w.read().hasPeriodic() {
+		return fmt.Errorf("server %s does not know periodic work, which this cluster has; upgrade it first: %w", m.Name, ErrConflict)
 	}
 	return nil
 }

@@ -135,6 +135,8 @@ type VC struct {
 	Decision       Decision  `json:"decision"` // the last answer of admission
 	CreatedAt      time.Time `json:"createdAt"`
 	QueuedAt       time.Time `json:"queuedAt,omitzero"`
+	Periodic       Periodic  `json:"periodic,omitzero"`
+	Duration       int64     `json:"duration,omitempty"` // seconds for which it is to run, as its owner declared it; 0: not known
 
 	CreateIndex uint64 `json:"createIndex"`
 	ModifyIndex uint64 `json:"modifyIndex"` // last change of this row: its ETag

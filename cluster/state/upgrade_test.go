@@ -198,6 +198,7 @@ func newestLog(t *testing.T) *cluster {
 	withVersions(t, k)
 	withVMOrders(t, k)
 	withBindings(t, k)
+	withPeriodic(t, k)
 	withEveryField(t, k)
 	withRestore(t, k)
 	return k
