@@ -273,8 +273,8 @@ func (w *writer) imagePut(b *ImagePut) error {
 	if _, ok := w.read().Image(b.Name); ok {
 		return fmt.Errorf("image %s is in the catalogue already: %w", b.Name, ErrConflict)
 	}
-	if _, ok := w.read().Image(b.Initrd); b.Initrd != "" && !ok {
-		return fmt.Errorf("image %s: initrd image %s: %w", b.Name, b.Initrd, ErrNotFound)
+	if err := w.read().CheckImagePut(b.Image); err != nil {
+		return err
 	}
 	img := b.Image
 	img.CreateIndex, img.AddedAt = w.index, w.at

@@ -214,8 +214,10 @@ func (s *Snapshot) CheckTenantDrop(name string) error {
 	}
 	vcs, tokens := 0, s.tokensOf(name)
 	s.EachVCOf(name, func(*VC) bool { vcs++; return true })
-	if vcs+tokens > 0 {
-		return fmt.Errorf("tenant %s owns %d virtual clusters and %d tokens; delete and revoke them first: %w", name, vcs, tokens, ErrInUse)
+	images := 0
+	s.eachImageOf(name, func(*Image) { images++ })
+	if vcs+tokens+images > 0 {
+		return fmt.Errorf("tenant %s owns %d virtual clusters, %d tokens and %d images; delete and revoke them first: %w", name, vcs, tokens, images, ErrInUse)
 	}
 	return nil
 }
