@@ -46,7 +46,7 @@ type Member struct {
 	JoinedAt time.Time `json:"joinedAt" doc:"When it was let in."`
 	// CertificateUntil is zero where the cluster issued it none.
 	CertificateUntil time.Time `json:"certificateUntil,omitzero" doc:"When its newest certificate of the cluster's CA expires; it is renewed before. Left out with a PKI of your own."`
-	Gossip           string    `json:"gossip" doc:"there, or silent: a hint of the members' own talk, never proof."`
+	Gossip           string    `json:"gossip" doc:"reachable, or silent: a hint of the members' own talk, never proof."`
 	// Of a server.
 	Leader  bool    `json:"leader,omitempty" doc:"Whether it leads."`
 	Voter   bool    `json:"voter,omitempty" doc:"Whether it votes."`

@@ -56,8 +56,8 @@ func count(in map[string]ownEvents, owner, kind string, n int) {
 	}
 }
 
-// most is the highest of two sums of counts, and the first by name of several; total is the sum of all.
-func most[V any](kept, delta map[string]V, size func(V) int) (name string, total int) {
+// maxOf is the highest of two sums of counts, and the first by name of several; total is the sum of all.
+func maxOf[V any](kept, delta map[string]V, size func(V) int) (name string, total int) {
 	highest := 0
 	look := func(of string, n int) {
 		if total += n; n > highest || n == highest && n > 0 && of < name {
@@ -77,8 +77,8 @@ func most[V any](kept, delta map[string]V, size func(V) int) (name string, total
 
 // largest is the owner of the most events, and the kind of which that has most; total is how many events there are of all owners.
 func (c eventCounts) largest() (owner, kind string, total int) {
-	owner, total = most(c.kept, c.delta, func(own ownEvents) int { return own.sum })
-	kind, _ = most(c.kept[owner].kinds, c.delta[owner].kinds, func(n int) int { return n })
+	owner, total = maxOf(c.kept, c.delta, func(own ownEvents) int { return own.sum })
+	kind, _ = maxOf(c.kept[owner].kinds, c.delta[owner].kinds, func(n int) int { return n })
 	return owner, kind, total
 }
 
