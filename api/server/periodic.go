@@ -192,7 +192,7 @@ func (x scopedView) periodic(p leader.Periodic) v1.PeriodicJob {
 	out.Occurrences = each(p.Occurrences, x.occurrence)
 	out.History = each(p.Runs, x.periodicRun)
 	say := func(format string, args ...any) { out.Lines = append(out.Lines, fmt.Sprintf(format, args...)) }
-	say("%s: %d runs are kept; %s", out.Name, out.Runs, map[string]string{"found": "its owner has not decided, and nothing is reserved", "accepted": "its owner signed it off", "rejected": "its owner rejected it, and nothing is reserved"}[out.State])
+	say("%s: %s kept; %s", out.Name, runsText(out.Runs), map[string]string{"found": "its owner has not decided, and nothing is reserved", "accepted": "its owner signed it off", "rejected": "its owner rejected it, and nothing is reserved"}[out.State])
 	describe := func(what string, c *v1.PeriodicContract) {
 		if c == nil {
 			return
@@ -246,4 +246,11 @@ func (x scopedView) periodicRun(r state.Run) v1.PeriodicRun {
 		out.Throttled = len(u.Throttled)
 	}
 	return out
+}
+
+func runsText(n int) string {
+	if n == 1 {
+		return "1 run is"
+	}
+	return fmt.Sprintf("%d runs are", n)
 }

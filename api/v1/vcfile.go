@@ -18,7 +18,7 @@ type VirtualClusterSpec struct {
 	Needs          string        `json:"needs,omitempty" enum:"declared,estimated" doc:"declared: its VMs have what is declared here. estimated: they are given what they are expected to need, never more than declared, once the cluster has seen enough of them. Left out: the cluster's default."`
 	Aggressiveness string        `json:"aggressiveness,omitempty" enum:"conservative,balanced,aggressive" doc:"How little is left beside what is expected, where needs are estimated. Left out: the cluster's default."`
 	Periodic       *PeriodicSpec `json:"periodic,omitempty" doc:"Periodic work: the job that it is a run of."`
-	Duration       string        `json:"duration,omitempty" text:"duration" doc:"How long it is to run, as a Go duration: room that is reserved for later is lent to it for so long. It is not stopped then. Left out: a day, or longer." example:"30m"`
+	Duration       string        `json:"duration,omitempty" text:"duration" doc:"How long it is to run, as a Go duration: it may use room that is reserved for later. It is not stopped then. Left out: a day, or longer." example:"30m"`
 	Groups         []GroupSpec   `json:"groups" minItems:"1" maxItems:"64" doc:"One or more groups of equal VMs, admitted, run and deleted as one."`
 }
 

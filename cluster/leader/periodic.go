@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"evenkeel/cluster/audit"
 	"evenkeel/cluster/scheduler/agenda"
 	"evenkeel/cluster/state"
 )
@@ -91,9 +90,7 @@ func (c *Service) decidePeriodic(ctx context.Context, name string, ask PeriodicA
 		put.SignOff.Skips = skips
 		put.Text = fmt.Sprintf("%d VMs for %s in each period", put.SignOff.VMs(), put.SignOff.Length())
 	}
-	if by := audit.Of(ctx); by.ID != "" {
-		put.SignOff.By = by.String()
-	}
+	put.SignOff.By = userOf(ctx)
 	if call.IdempotencyKey != "" {
 		put.Remembered = &state.Remembered{Key: call.IdempotencyKey, Fingerprint: print}
 	}

@@ -104,7 +104,7 @@ func (w *writer) runOf(vm VM) {
 		}
 		switch {
 		case other.ConsumesResources() || other.Goal != GoalRun && other.Order.StoppedBy != "":
-			return // it runs, or waits for whoever stopped it alone
+			return // it runs, or was stopped alone and may start again
 		case other.Phase == Lost && vc.OnHostLoss == RestartOnLoss || other.PreemptedAt != 0 || other.Order.Restart:
 			return // it starts again
 		case other.Phase == Lost:
@@ -308,13 +308,13 @@ func (w *writer) agenda(b *AgendaPut) error {
 			return fmt.Errorf("occurrence %s: host %s changed: %w", next.ID, host, ErrConflict)
 		}
 	}
-	touched := map[string]bool{}
+	affected := map[string]bool{}
 	for _, next := range b.Occurrences {
 		old, had := w.read().Occurrence(next.ID)
 		w.put(tOccurrences, &next)
 		if !had || !slices.Equal(old.Hosts, next.Hosts) || old.Reserves() != next.Reserves() {
 			for _, h := range slices.Concat(old.Hosts, next.Hosts) {
-				touched[h] = true
+				affected[h] = true
 			}
 		}
 		if next.State != old.State && (had || next.State != Confirmed) {
@@ -325,7 +325,7 @@ func (w *writer) agenda(b *AgendaPut) error {
 		if o, ok := w.read().Occurrence(id); ok {
 			w.drop(tOccurrences, &o)
 			for _, h := range o.Hosts {
-				touched[h] = true
+				affected[h] = true
 			}
 		}
 	}
@@ -333,7 +333,7 @@ func (w *writer) agenda(b *AgendaPut) error {
 		w.forgetPast(next.Job)
 	}
 	var hosts []string
-	for h := range touched {
+	for h := range affected {
 		hosts = append(hosts, h)
 	}
 	w.touchAll(hosts)

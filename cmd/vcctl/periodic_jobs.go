@@ -82,10 +82,8 @@ func periodicGet(c *call) (any, view, error) {
 // periodicText shows a job.
 func periodicText(j v1.PeriodicJob) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s is %s; %d runs are kept\n", j.Name, j.State, j.Runs)
-	for what, k := range map[string]*v1.PeriodicContract{"Contract": j.Contract} {
-		writeContract(&b, what, k)
-	}
+	fmt.Fprintf(&b, "%s is %s; runs kept: %d\n", j.Name, j.State, j.Runs)
+	writeContract(&b, "Contract", j.Contract)
 	if j.State != "accepted" {
 		writeContract(&b, "Proposal", j.Proposal)
 	}

@@ -11,6 +11,7 @@ const (
 	horizon       = placement.Horizon
 	overdue       = 30 * time.Minute // for which a VC counts as running on that runs longer than it was to
 	maxRetries    = 20               // degraded occurrences for which hosts are looked for in one evaluation
+	maxPlaced     = 60               // new occurrences for which hosts are looked for in one evaluation, which others wait for
 	maxPut        = 500              // occurrences in one command
 	maxUnknown    = 0.2              // share of a run's steps that may be unknown where one learns from it
 	sampleStep    = time.Minute      // of what is recorded of a run

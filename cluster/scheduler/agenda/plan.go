@@ -29,7 +29,7 @@ func Plan(s *state.Snapshot, now time.Time, unavailable map[string]string) (stat
 		return x.out, e
 	}
 	x.keep()
-	for _, o := range wanted {
+	for _, o := range wanted[:min(maxPlaced, len(wanted))] {
 		if len(x.out.Occurrences) < maxPut {
 			x.place(o)
 		}
@@ -134,7 +134,7 @@ func (x *planner) build() error {
 		return err
 	}
 	for _, p := range passing {
-		if err := x.agenda.Hold(p); err != nil {
+		if err := x.agenda.Occupy(p); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"evenkeel/cluster/scheduler/admission"
 	"evenkeel/cluster/scheduler/agenda"
 	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/state"
@@ -33,7 +34,7 @@ func contract(vms int, memory int64) state.SignOff {
 }
 
 // signed makes a job by one run, and signs it off.
-func signed(t *testing.T, c *scheduling.Cluster, name string, k state.SignOff) {
+func signed(t testing.TB, c *scheduling.Cluster, name string, k state.SignOff) {
 	t.Helper()
 	vc := scheduling.VC(name, 0.5, scheduling.Group(1, 0.1, scheduling.GiB/8))
 	vc.Periodic.Name = name
@@ -135,7 +136,7 @@ func fits(t *testing.T, c *scheduling.Cluster) {
 	}
 }
 
-// Where no host has room an occurrence is degraded and says why; once there is room it is confirmed again. Nobody's run is missed once.
+// Where no host has room an occurrence is degraded and says why; once there is room it is confirmed again. A run that does not arrive is missed.
 func TestDegradedUntilThereIsRoom(t *testing.T) {
 	c := withJobs(t, 1, 1, 3, 2*scheduling.GiB)
 	blocks := scheduling.VC("blocks", 0.5, scheduling.Group(1, 1, 4*scheduling.GiB))
@@ -158,7 +159,7 @@ func TestDegradedUntilThereIsRoom(t *testing.T) {
 }
 
 // A VC that is gone before the slot begins does not count in it, one that says nothing of its end does; so for its admission.
-func TestDurationLendsReservedRoom(t *testing.T) {
+func TestReservedRoomIsForShortRuns(t *testing.T) {
 	for _, x := range []struct {
 		name     string
 		duration time.Duration
@@ -217,4 +218,48 @@ func TestOccurrencesOfAYear(t *testing.T) {
 			}
 		}
 	}
+}
+
+// BenchmarkPlan makes the agenda of 90 jobs on 100 hosts: the first occurrences, and when nothing has changed.
+func BenchmarkPlan(b *testing.B) {
+	c := &scheduling.Cluster{Store: state.New(), T: b}
+	c.Must(state.KindInit, state.Init{ID: "c"})
+	c.Must(state.KindImagePut, state.Image{Name: "kernel", Kind: state.KernelImage})
+	for i := range 100 {
+		c.Host(fmt.Sprintf("h%d", i), 30, 120*scheduling.GiB, state.Resources{})
+	}
+	for j := range 90 {
+		k := contract(4, 2*scheduling.GiB)
+		k.Recurrence = fmt.Sprintf("DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=DAILY;BYHOUR=%d;BYMINUTE=%d", j%24, j%60)
+		signed(b, c, fmt.Sprintf("job%d", j), k)
+	}
+	b.Run("first", func(b *testing.B) {
+		for b.Loop() {
+			if put, err := agenda.Plan(c.Snapshot(), c.Now(), nil); err != nil || len(put.Occurrences) != 60 {
+				b.Fatal(len(put.Occurrences), err)
+			}
+		}
+	})
+	for range 2 {
+		put, err := agenda.Plan(c.Snapshot(), c.Now(), nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		c.Must(state.KindAgenda, put)
+	}
+	b.Run("unchanged", func(b *testing.B) {
+		for b.Loop() {
+			if put, err := agenda.Plan(c.Snapshot(), c.Now(), nil); err != nil || len(put.Occurrences) != 0 {
+				b.Fatal(len(put.Occurrences), err)
+			}
+		}
+	})
+	b.Run("create", func(b *testing.B) {
+		x := scheduling.VC("x", 0.1, scheduling.Group(2, 1, scheduling.GiB))
+		for b.Loop() {
+			if a := admission.Create(c.Snapshot(), x, c.Env()); a.Plan == nil || a.Queued {
+				b.Fatalf("refused: %+v", a.Decision)
+			}
+		}
+	})
 }

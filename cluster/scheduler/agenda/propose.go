@@ -53,7 +53,7 @@ func Propose(runs []state.Run, ask Ask) (Proposal, error) {
 	return p, p.window(offsets, last.Deadline, ask)
 }
 
-// alike returns the runs of the same images as the last one that tell how long a run takes: those that VMs ended or a request did.
+// alike returns the runs of the same images as the last one that say how long a run takes: those that VMs ended or a request did.
 func alike(runs []state.Run) []state.Run {
 	if len(runs) == 0 {
 		return nil
@@ -159,8 +159,8 @@ func learn(runs []state.Run, miss float64) (m periodic.Model, per, n int, err er
 	longest := 0
 	for _, r := range runs {
 		if u := r.Usage; u != nil && len(u.Cores) > 0 && float64(len(u.Unknown)) <= maxUnknown*float64(len(u.Cores)) {
-			cores, held := minutes(u)
-			used, censored, longest = append(used, cores), append(censored, held), max(longest, len(cores))
+			cores, throttled := minutes(u)
+			used, censored, longest = append(used, cores), append(censored, throttled), max(longest, len(cores))
 		}
 	}
 	if len(used) < periodic.MinRuns {
@@ -177,25 +177,25 @@ func learn(runs []state.Run, miss float64) (m periodic.Model, per, n int, err er
 	return m, per, len(used), err
 }
 
-// coarse has one value for so many minutes, the highest of them; it was held back if one of them was.
-func coarse(cores []float64, held []bool, per int) (out []float64, outHeld []bool) {
+// coarse has one value for so many minutes, the highest of them; it was throttled if one of them was.
+func coarse(cores []float64, throttled []bool, per int) (out []float64, outThrottled []bool) {
 	for from := 0; from < len(cores); from += per {
 		to := min(from+per, len(cores))
 		out = append(out, slices.Max(cores[from:to]))
-		outHeld = append(outHeld, slices.Contains(held[from:to], true))
+		outThrottled = append(outThrottled, slices.Contains(throttled[from:to], true))
 	}
-	return out, outHeld
+	return out, outThrottled
 }
 
 // minutes are the cores of a skyline, one value a minute.
-func minutes(u *state.RunUsage) (cores []float64, held []bool) {
+func minutes(u *state.RunUsage) (cores []float64, throttled []bool) {
 	for k, c := range u.Cores {
 		for range max(1, u.Step/60) {
 			cores = append(cores, float64(c)/1000)
-			held = append(held, slices.Contains(u.Throttled, k))
+			throttled = append(throttled, slices.Contains(u.Throttled, k))
 		}
 	}
-	return cores, held
+	return cores, throttled
 }
 
 // window sets when runs may arrive, and when they are due.

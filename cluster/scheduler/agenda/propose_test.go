@@ -61,7 +61,7 @@ func TestProposal(t *testing.T) {
 		"a rule":           {func(r []state.Run) []state.Run { return r[:1] }, agenda.Ask{Rule: "FREQ=HOURLY", Length: time.Hour, Cores: 2}, "", "the owner gave its CPU"},
 		"a bad rule":       {func(r []state.Run) []state.Run { return r }, agenda.Ask{Rule: "FREQ=SECONDLY"}, "FREQ must be", ""},
 		"due too early":    {func(r []state.Run) []state.Run { return r }, agenda.Ask{Zone: berlin, Deadline: 30 * time.Minute}, "give a later deadline", ""},
-		"nobody saw them":  {func(r []state.Run) []state.Run { return blind(r) }, agenda.Ask{Zone: berlin}, "", "of 0 runs it is known"},
+		"not observed":     {func(r []state.Run) []state.Run { return blind(r) }, agenda.Ask{Zone: berlin}, "", "of 0 runs it is known"},
 		"declared":         {func(r []state.Run) []state.Run { r[19].Deadline = 7200; return r }, agenda.Ask{Zone: berlin}, "", ""},
 		"lost runs no use": {func(r []state.Run) []state.Run { return lostAll(r) }, agenda.Ask{Zone: berlin}, "no period was found", ""},
 	} {
@@ -114,10 +114,12 @@ func TestOverride(t *testing.T) {
 	}{
 		"deadline":  {agenda.Ask{Deadline: 90 * time.Minute}, true, func(s state.SignOff) bool { return s.Due == 5400 && len(s.Cores) == 2 }},
 		"too early": {agenda.Ask{Deadline: time.Minute}, false, nil},
-		"rule":      {agenda.Ask{Rule: "FREQ=HOURLY"}, true, func(s state.SignOff) bool { return strings.HasSuffix(s.Recurrence, "RRULE:FREQ=HOURLY") && s.Due == c.Due }},
-		"length":    {agenda.Ask{Length: time.Hour}, true, func(s state.SignOff) bool { return s.Length() == time.Hour && math.Abs(s.Cores[11]-2) < 1e-9 }},
-		"miss":      {agenda.Ask{Miss: 0.1}, false, nil},
-		"nothing":   {agenda.Ask{}, true, func(s state.SignOff) bool { return fmt.Sprint(s) == fmt.Sprint(c) }},
+		"rule": {agenda.Ask{Rule: "FREQ=HOURLY"}, true, func(s state.SignOff) bool {
+			return strings.HasSuffix(s.Recurrence, "RRULE:FREQ=HOURLY") && s.Due == c.Due
+		}},
+		"length":  {agenda.Ask{Length: time.Hour}, true, func(s state.SignOff) bool { return s.Length() == time.Hour && math.Abs(s.Cores[11]-2) < 1e-9 }},
+		"miss":    {agenda.Ask{Miss: 0.1}, false, nil},
+		"nothing": {agenda.Ask{}, true, func(s state.SignOff) bool { return fmt.Sprint(s) == fmt.Sprint(c) }},
 	} {
 		s, err := agenda.Override(c, x.ask)
 		if (err == nil) != x.good || x.good && !x.is(s) {

@@ -67,7 +67,7 @@ func minuteOf(s *state.Snapshot, vc string, now time.Time, samples map[string]Sa
 	return m
 }
 
-// add puts a minute into a step of a skyline: the most of a step's minutes counts. Steps before it that nobody saw are unknown.
+// add puts a minute into a step of a skyline: the most of a step's minutes counts. Steps before it that were not observed are unknown.
 func add(u *state.RunUsage, at int, m minute) {
 	for len(u.Cores) <= at {
 		k := len(u.Cores)

@@ -106,6 +106,9 @@ func (r *Runner) round(ctx context.Context) error {
 		r.o.Log.Info("agenda", "occurrences", len(put.Occurrences))
 		err = errors.Join(err, r.o.Propose(ctx, state.KindAgenda, put))
 	}
+	if len(put.Occurrences) >= maxPlaced && err == nil {
+		r.Soon() // there may be more
+	}
 	if s.HasAgenda() || len(put.Occurrences) > 0 {
 		r.o.Evaluated()
 	}

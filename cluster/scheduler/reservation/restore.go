@@ -34,8 +34,8 @@ func (a *Agenda) Restore(s *Accepted) error {
 	return nil
 }
 
-// Hold keeps room for VMs that run now and end in time, on the hosts they are on, whether or not that fits.
-func (a *Agenda) Hold(s *Accepted) error {
+// Occupy keeps room for VMs that run now and end in time, on the hosts they are on, whether or not that fits.
+func (a *Agenda) Occupy(s *Accepted) error {
 	if err := a.known(s); err != nil {
 		return err
 	}
