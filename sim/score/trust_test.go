@@ -18,15 +18,15 @@ const (
 
 	trustSeries = 80  // of each set and resource, drawn
 	trustLength = 500 // values of each, from a drawn place on
-	trustMin  = 280 // values that a series must have
+	trustMin    = 280 // values that a series must have
 	trustGaps   = 20  // one value in so many may be missing
 )
 
 // trustCount is what series of one set and resource showed.
 type trustCount struct {
-	first []int // values until each was trusted
-	inside  [3]shareCount
-	after [3]shareCount // stated within 20 steps of a change
+	first  []int // values until each was trusted
+	inside [3]shareCount
+	after  [3]shareCount // stated within 20 steps of a change
 }
 
 type shareCount struct{ inside, all int }
