@@ -52,7 +52,7 @@ func TestTrustComesSoon(t *testing.T) {
 func TestIntervalsFromFewValues(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	w := NewWorkspace()
-	held, all := 0, 0
+	inside, all := 0, 0
 	ahead := make([]Prediction, Horizon)
 	for range 100 {
 		s := New(Options{Workspace: w})
@@ -64,7 +64,7 @@ func TestIntervalsFromFewValues(t *testing.T) {
 			if low[i] != 0 {
 				all++
 				if low[i] <= y && y <= high[i] {
-					held++
+					inside++
 				}
 			}
 			if err := s.Observe(int64(i), y, false); err != nil {
@@ -76,7 +76,7 @@ func TestIntervalsFromFewValues(t *testing.T) {
 			}
 		}
 	}
-	if share := float64(held) / float64(all); share < 0.86 || share > 0.97 { // 83% without fewValues: what few values leave out shows later
+	if share := float64(inside) / float64(all); share < 0.86 || share > 0.97 { // 83% without fewValues: what few values leave out shows later
 		t.Errorf("95%% intervals of %d steps ahead, stated after %d to %d values, hold %.1f%%", Horizon, calibrateFrom, 80-Horizon, 100*share)
 	}
 }

@@ -18,27 +18,27 @@ const (
 
 	trustSeries = 80  // of each set and resource, drawn
 	trustLength = 500 // values of each, from a drawn place on
-	trustLeast  = 280 // values that a series must have
+	trustMin    = 280 // values that a series must have
 	trustGaps   = 20  // one value in so many may be missing
 )
 
 // trustCount is what series of one set and resource showed.
 type trustCount struct {
-	first []int // values until each was trusted
-	held  [3]heldCount
-	after [3]heldCount // stated within 20 steps of a change
+	first  []int // values until each was trusted
+	inside [3]shareCount
+	after  [3]shareCount // stated within 20 steps of a change
 }
 
-type heldCount struct{ held, all int }
+type shareCount struct{ inside, all int }
 
-func (c *heldCount) add(held bool) {
+func (c *shareCount) add(inside bool) {
 	c.all++
-	if held {
-		c.held++
+	if inside {
+		c.inside++
 	}
 }
 
-func (c heldCount) percent() float64 { return 100 * float64(c.held) / float64(max(1, c.all)) }
+func (c shareCount) percent() float64 { return 100 * float64(c.inside) / float64(max(1, c.all)) }
 
 var trustHorizons = [3]int{1, 3, 10}
 
@@ -55,7 +55,7 @@ func TestTrustOnRecords(t *testing.T) {
 	}
 	sets := map[string][]trace.Series{}
 	for _, s := range d.Series {
-		if key := s.Set + " " + string(s.Resource); len(s.Values) >= trustLeast {
+		if key := s.Set + " " + string(s.Resource); len(s.Values) >= trustMin {
 			sets[key] = append(sets[key], s)
 		}
 	}
@@ -66,8 +66,8 @@ func TestTrustOnRecords(t *testing.T) {
 			seed += trustFirstSeed
 			c := trustOf(all, rand.New(rand.NewPCG(seed, 5)), w)
 			median := c.first[len(c.first)/2]
-			t.Logf("%s, seed %d: %d series, half trusted after %d values; held %.1f, %.1f, %.1f%%; after changes %.1f, %.1f, %.1f%%", key, seed, len(c.first), median,
-				c.held[0].percent(), c.held[1].percent(), c.held[2].percent(), c.after[0].percent(), c.after[1].percent(), c.after[2].percent())
+			t.Logf("%s, seed %d: %d series, half trusted after %d values; hold %.1f, %.1f, %.1f%%; after changes %.1f, %.1f, %.1f%%", key, seed, len(c.first), median,
+				c.inside[0].percent(), c.inside[1].percent(), c.inside[2].percent(), c.after[0].percent(), c.after[1].percent(), c.after[2].percent())
 			firsts = append(firsts, c.first...)
 		}
 		slices.Sort(firsts)
@@ -81,7 +81,7 @@ func TestTrustOnRecords(t *testing.T) {
 func trustOf(all []trace.Series, r *rand.Rand, w *forecast.Workspace) (c trustCount) {
 	for _, k := range r.Perm(len(all)) {
 		values := all[k].Values
-		at := r.IntN(len(values) - trustLeast + 1)
+		at := r.IntN(len(values) - trustMin + 1)
 		values = values[at:min(len(values), at+trustLength)]
 		missing := 0
 		for _, y := range values {
@@ -114,10 +114,10 @@ func (c *trustCount) play(values []float64, w *forecast.Workspace) {
 			if x == nil || math.IsNaN(y) {
 				continue
 			}
-			held := x.low <= y && y <= x.high
-			c.held[i].add(held)
+			inside := x.low <= y && y <= x.high
+			c.inside[i].add(inside)
 			if changed[t-trustHorizons[i]] {
-				c.after[i].add(held)
+				c.after[i].add(inside)
 			}
 		}
 		_ = s.Observe(int64(t), y, false) // steps ascend: it has nothing to refuse
