@@ -5,34 +5,30 @@ const box = document.getElementById("console");
 const state = document.getElementById("console-state");
 const again = document.getElementById("console-again");
 
-// sheeted is the document as the terminal sees it. The policy of the page allows no style elements and no style attributes; style sheets
-// and properties that a script sets are the same without them.
+// The policy of the page allows no style elements and no style attributes; style sheets and properties that a script sets are the same
+// without them. sheeted is the document as the terminal sees it, where style elements are such sheets. Its rows use the page's own.
 const sheeted = new Proxy(document, {
   get(page, key) {
-    if (key === "createElement") return create;
     const value = page[key];
+    if (key === "createElement") return (name) => (name === "style" ? sheet() : page.createElement(name));
     return typeof value === "function" ? value.bind(page) : value;
   },
 });
-function create(name) {
-  if (name !== "style") {
-    const element = document.createElement(name);
-    element.setAttribute = (key, value) => {
-      if (key === "style") element.style.cssText = value;
-      else Element.prototype.setAttribute.call(element, key, value);
-    };
-    return element;
-  }
-  const sheet = new CSSStyleSheet();
-  document.adoptedStyleSheets.push(sheet);
+function sheet() {
+  const own = new CSSStyleSheet();
+  document.adoptedStyleSheets.push(own);
   const element = document.createElement("template");
-  Object.defineProperty(element, "textContent", { set: (text) => sheet.replaceSync(text) });
+  Object.defineProperty(element, "textContent", { set: (text) => own.replaceSync(text) });
   element.remove = () => {
-    document.adoptedStyleSheets = document.adoptedStyleSheets.filter((other) => other !== sheet);
+    document.adoptedStyleSheets = document.adoptedStyleSheets.filter((other) => other !== own);
     Element.prototype.remove.call(element);
   };
   return element;
 }
+HTMLSpanElement.prototype.setAttribute = function (key, value) {
+  if (key === "style") this.style.cssText = value;
+  else Element.prototype.setAttribute.call(this, key, value);
+};
 
 // A guest may write links and titles: neither does anything here.
 const terminal = new Terminal({ cols: 80, rows: 24, scrollback: 5000, documentOverride: sheeted, linkHandler: { activate() {} }, fontFamily: "ui-monospace, monospace", fontSize: 14 });
