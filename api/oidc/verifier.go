@@ -65,6 +65,11 @@ type Verifier struct {
 	pending bool      // such a fetch is asked for or under way
 	next    chan struct{}
 
+	counters
+}
+
+// counters since the start.
+type counters struct {
 	accepted, refused, unavailable, tries, fetchErrors atomic.Uint64
 }
 

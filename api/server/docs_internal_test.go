@@ -2,7 +2,6 @@ package server
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -70,53 +69,20 @@ func TestSettingsPage(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| setting | default | values | meaning |\n|---|---|---|---|\n")
 	listed := []string{}
-	var walk func(prefix string, shown reflect.Value, patch reflect.Type)
-	walk = func(prefix string, shown reflect.Value, patch reflect.Type) {
-		byName := map[string]reflect.StructField{}
-		for f := range fields(patch) {
-			byName[jsonName(f)] = f
+	for _, row := range settings(state.DefaultSettings()).Rows() {
+		listed = append(listed, row.Name)
+		value, values := "`"+row.Value+"`", row.Range
+		if row.Value == "" {
+			value = "none"
 		}
-		for f := range fields(shown.Type()) {
-			name, v := jsonName(f), shown.FieldByIndex(f.Index)
-			change, may := byName[name]
-			if !may {
-				continue // read only
-			}
-			if v.Kind() == reflect.Struct {
-				walk(name+".", v, change.Type.Elem())
-				continue
-			}
-			listed = append(listed, prefix+name)
-			value := fmt.Sprintf("`%v`", v.Interface())
-			if size, is := v.Interface().(v1.Size); is {
-				value = "`" + size.Short() + "`"
-			}
-			if v.IsZero() && v.Kind() != reflect.Bool && v.Kind() != reflect.Float64 && v.Kind() != reflect.Int && v.Kind() != reflect.Int64 || v.Kind() == reflect.Slice {
-				value = "none"
-			}
-			values := map[reflect.Kind]string{reflect.Bool: "`true`, `false`", reflect.Slice: "names, with commas between", reflect.String: "text", reflect.Float64: "number", reflect.Int: "number"}[v.Kind()]
-			if _, is := v.Interface().(v1.Size); is {
-				values = "bytes, or a size such as `2GiB`"
-			}
-			if strings.Contains(f.Tag.Get("doc"), "Go duration") {
-				values = "a time such as `10m`"
-			}
-			if e := change.Tag.Get("enum"); e != "" {
-				values = "`" + strings.ReplaceAll(e, ",", "`, `") + "`"
-				if v.Kind() == reflect.Slice {
-					values = "any of " + values + ", with commas between"
-				}
-			}
-			if lo := change.Tag.Get("minimum"); lo != "" {
-				values = lo + " or more"
-				if hi := change.Tag.Get("maximum"); hi != "" {
-					values = lo + " to " + hi
-				}
-			}
-			table.WriteString(docpage.Row("`"+prefix+name+"`", value, values, strings.ReplaceAll(f.Tag.Get("doc"), ", as a Go duration", "")))
+		if row.OneOf != nil {
+			values = "`" + strings.Join(row.OneOf, "`, `") + "`"
 		}
+		if row.OneOf != nil && row.IsList {
+			values = "any of " + values + ", with commas between"
+		}
+		table.WriteString(docpage.Row("`"+row.Name+"`", value, values, row.Doc))
 	}
-	walk("", reflect.ValueOf(settings(state.DefaultSettings())), reflect.TypeFor[v1.SettingsPatch]())
 	slices.Sort(listed)
 	if keys := v1.SettingKeys(); !slices.Equal(listed, keys) {
 		t.Errorf("the page would list %q, and there are %q", listed, keys)

@@ -10,7 +10,6 @@ import (
 	"embed"
 	"errors"
 	"html/template"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -49,17 +48,14 @@ type UI struct {
 func New(api http.Handler, at Issuer, log *slog.Logger) *UI {
 	u := &UI{api: api, issuer: at, log: log, pages: parsePages(), slots: newSlots()}
 	mux := http.NewServeMux()
-	assets, err := fs.Sub(files, "assets")
-	if err != nil {
-		panic(err) // the folder is embedded
-	}
-	mux.Handle("GET /ui/assets/", http.StripPrefix("/ui/assets/", cached(http.FileServerFS(assets))))
+	mux.HandleFunc("GET /ui/assets/", serveAsset)
 	mux.HandleFunc("GET /ui/login", u.showLogin)
 	mux.HandleFunc("POST /ui/login", u.login)
 	mux.HandleFunc("POST /ui/login/issuer", u.goToIssuer)
 	mux.HandleFunc("GET "+issuer.CallbackPath, u.fromIssuer)
 	mux.HandleFunc("POST /ui/logout", u.logout)
 	mux.HandleFunc("GET /ui/stream", u.stream)
+	mux.HandleFunc("GET /ui/console-stream/{name...}", u.consoleStream)
 	for pattern, page := range map[string]func(*visit) error{
 		"GET /ui/{$}":                         overview,
 		"GET /ui/hosts":                       hosts,
@@ -71,12 +67,21 @@ func New(api http.Handler, at Issuer, log *slog.Logger) *UI {
 		"GET /ui/new":                         newVirtualCluster,
 		"POST /ui/new":                        createVirtualCluster,
 		"GET /ui/vms":                         vms,
+		"GET /ui/console/{name...}":           console,
 		"GET /ui/plans":                       plans,
 		"POST /ui/plans":                      propose,
 		"GET /ui/plans/{id}":                  plan,
 		"POST /ui/plans/{id}":                 changePlan,
 		"GET /ui/events":                      events,
 		"GET /ui/tenants":                     tenants,
+		"GET /ui/settings":                    settings,
+		"POST /ui/settings":                   changeSetting,
+		"GET /ui/images":                      images,
+		"POST /ui/images":                     changeImages,
+		"GET /ui/audit":                       auditLog,
+		"GET /ui/simulate":                    simulate,
+		"POST /ui/simulate":                   askSimulation,
+		"GET /ui/forecast/{name...}":          vmForecast,
 	} {
 		mux.HandleFunc(pattern, u.page(page))
 	}
@@ -96,14 +101,6 @@ func (u *UI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	u.handler.ServeHTTP(w, r)
-}
-
-// cached lets browsers keep the files of the program, and ask whether they are still those.
-func cached(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "no-cache")
-		next.ServeHTTP(w, r)
-	})
 }
 
 // notHere is a page that does not exist.

@@ -1,7 +1,11 @@
 package ui_test
 
 import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -130,7 +134,7 @@ func TestStrangers(t *testing.T) {
 		w.WriteHeader(http.StatusUnauthorized)
 	})
 	pages := ui.New(api, nil, slog.New(slog.DiscardHandler))
-	for _, path := range []string{"/ui/", "/ui/hosts", "/ui/hosts/h1", "/ui/virtual-clusters/film/web", "/ui/new", "/ui/plans/x", "/ui/events", "/ui/nothing"} {
+	for _, path := range []string{"/ui/", "/ui/hosts", "/ui/hosts/h1", "/ui/virtual-clusters/film/web", "/ui/new", "/ui/plans/x", "/ui/events", "/ui/settings", "/ui/images", "/ui/audit", "/ui/simulate", "/ui/console/a/b", "/ui/forecast/a", "/ui/nothing"} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			w := httptest.NewRecorder()
 			pages.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader("do=delete")))
@@ -139,7 +143,7 @@ func TestStrangers(t *testing.T) {
 			}
 		}
 	}
-	for path, status := range map[string]int{"/ui/stream": http.StatusUnauthorized, "/ui/login": http.StatusOK, "/ui/assets/evenkeel.js": http.StatusOK, "/ui/assets/../ui.go": http.StatusTemporaryRedirect,
+	for path, status := range map[string]int{"/ui/stream": http.StatusUnauthorized, "/ui/console-stream/a": http.StatusUnauthorized, "/ui/assets/xterm/xterm.js": http.StatusOK, "/ui/assets/": http.StatusNotFound, "/ui/login": http.StatusOK, "/ui/assets/evenkeel.js": http.StatusOK, "/ui/assets/../ui.go": http.StatusTemporaryRedirect,
 		"/ui/assets/none": http.StatusNotFound} {
 		w := httptest.NewRecorder()
 		pages.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
@@ -261,4 +265,65 @@ func TestPagesAtOnce(t *testing.T) {
 			t.Errorf("at once %v, answers %v", peak, codes)
 		}
 	})
+}
+
+// vendored are the checksums of files of others, as npm has them in @xterm/xterm 5.5.0.
+var vendored = map[string]string{
+	"xterm/xterm.js":  "1f991ac3b4b283ebf96e60ae23a00a52765dd3a2e46fa6fdda9f1aab032f7495",
+	"xterm/xterm.css": "ba8e6985669488981ccf40c0cefe3aba80722cb6c92de7ad628b0bd717faf2b6",
+}
+
+// TestAssets: files of others are as they were published, browsers ask only whether a file is still the one they have, and the page that
+// needs most files needs at most 300 KiB.
+func TestAssets(t *testing.T) {
+	t.Parallel()
+	pages := ui.New(http.NotFoundHandler(), nil, slog.New(slog.DiscardHandler))
+	load := func(name, packing, tag string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ui/assets/"+name, nil)
+		r.Header.Set("Accept-Encoding", packing)
+		r.Header.Set("If-None-Match", tag)
+		w := httptest.NewRecorder()
+		pages.ServeHTTP(w, r)
+		return w
+	}
+	for name, want := range vendored {
+		if sum := sha256.Sum256(load(name, "", "").Body.Bytes()); hex.EncodeToString(sum[:]) != want {
+			t.Errorf("%s is another: %x", name, sum)
+		}
+	}
+	size := 0
+	for _, name := range []string{"evenkeel.css", "evenkeel.js", "icon.svg", "console.js", "xterm/xterm.js", "xterm/xterm.css"} {
+		whole, packed := load(name, "", ""), load(name, "gzip, br", "")
+		unpacked, err := gzip.NewReader(packed.Body)
+		size += packed.Body.Len()
+		must(t, err)
+		b, err := io.ReadAll(unpacked)
+		must(t, err)
+		if !bytes.Equal(b, whole.Body.Bytes()) || packed.Header().Get("ETag") == whole.Header().Get("ETag") {
+			t.Errorf("%s is another when it is packed", name)
+		}
+		if again := load(name, "gzip", packed.Header().Get("ETag")); again.Code != http.StatusNotModified {
+			t.Errorf("%s again: %d", name, again.Code)
+		}
+	}
+	if size > 280<<10 {
+		t.Errorf("a console's files have %d bytes", size)
+	}
+}
+
+// TestConsoleOrigin: a page of another port, to which a browser sends the same cookies, gets no console.
+func TestConsoleOrigin(t *testing.T) {
+	t.Parallel()
+	for origin, reaches := range map[string]bool{"https://example.com": true, "https://example.com:9999": false, "http://example.com": false, "https://evil.example": false, "null": false, "": false} {
+		asked := ""
+		pages := ui.New(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = r.URL.RequestURI() }), nil, slog.New(slog.DiscardHandler))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ui/console-stream/film/web-vm-0", nil)
+		r.AddCookie(&http.Cookie{Name: "__Host-evenkeel", Value: "x"})
+		r.Header.Set("Upgrade", "websocket")
+		r.Header.Set("Origin", origin)
+		pages.ServeHTTP(httptest.NewRecorder(), r)
+		if want := "/v1/vms/web-vm-0/console?tenant=film"; (asked == want) != reaches || !reaches && asked != "" {
+			t.Errorf("%q: asked for %q", origin, asked)
+		}
+	}
 }

@@ -32,7 +32,7 @@ func parsePages() map[string]*template.Template {
 
 // functions of the templates.
 var functions = template.FuncMap{
-	"bar": bar, "yieldBar": yieldBar, "curve": curve, "tone": tone, "ago": ago, "full": fullName, "vcPath": vcPath, "hostPath": hostPath,
+	"bar": bar, "yieldBar": yieldBar, "curve": curve, "tone": tone, "ago": ago, "full": fullName, "vcPath": vcPath, "consolePath": consolePath, "forecastPath": forecastPath, "hostPath": hostPath,
 	"cores": func(n float64) string { return strconv.FormatFloat(n, 'f', 2, 64) },
 	"yield": func(n float64) string { return strconv.FormatFloat(n, 'f', 3, 64) },
 	"time":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
@@ -51,16 +51,18 @@ var functions = template.FuncMap{
 	},
 }
 
-func vcPath(tenant, name string) string {
-	p := "/ui/virtual-clusters/"
-	for i, part := range strings.Split(fullName(tenant, name), "/") {
-		if i > 0 {
-			p += "/"
-		}
-		p += url.PathEscape(part)
+func vcPath(tenant, name string) string { return "/ui/virtual-clusters/" + escapedName(tenant, name) }
+
+// escapedName is a full name as the end of a path.
+func escapedName(tenant, name string) string {
+	parts := strings.Split(fullName(tenant, name), "/")
+	for i, part := range parts {
+		parts[i] = url.PathEscape(part)
 	}
-	return p
+	return strings.Join(parts, "/")
 }
+
+func forecastPath(tenant, name string) string { return "/ui/forecast/" + escapedName(tenant, name) }
 
 func hostPath(name string) string { return "/ui/hosts/" + url.PathEscape(name) }
 

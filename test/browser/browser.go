@@ -91,6 +91,19 @@ func (tab *Tab) Fill(selector, text string) {
 	tab.run("fill "+selector, chromedp.SetValue(chromedp.CSS(selector), text))
 }
 
+// Type keys, into what has the focus.
+func (tab *Tab) Type(text string) {
+	tab.t.Helper()
+	tab.run("type", chromedp.KeyEvent(text))
+}
+
+// Paste a text into what has the focus.
+func (tab *Tab) Paste(text string) {
+	tab.t.Helper()
+	tab.run("paste", chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`{ const data = new DataTransfer(); data.setData("text/plain", %q);
+document.activeElement.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true })); }`, text)))
+}
+
 // Press a button of a form, found by its label, and wait for the page that answers.
 func (tab *Tab) Press(label string) {
 	tab.t.Helper()

@@ -59,8 +59,8 @@ func TestIssuerLogin(t *testing.T) {
 		return tab.At() == "/ui/hosts" && strings.Contains(tab.Text(), "jane · operator") && strings.Contains(tab.Text(), "h3")
 	})
 	tab.Clean()
-	if held := Eval[string](tab, `document.cookie`); held != "" {
-		t.Errorf("scripts can read %q", held)
+	if readable := Eval[string](tab, `document.cookie`); readable != "" {
+		t.Errorf("scripts can read %q", readable)
 	}
 
 	_, err = c.api.RevokeUser(t.Context(), v1.UserRevocationRequest{User: "oidc:7f3a"})
