@@ -2,6 +2,7 @@ package migration
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"evenkeel/allocator"
@@ -174,7 +175,7 @@ func (s *schedule) fitting(on [][]int) []float64 {
 func (s *schedule) unrounded(caps []float64, on [][]int) []float64 {
 	kept := slices.Clone(caps)
 	for g, now := range s.now {
-		if caps[g] >= now*(1-1e-9) && caps[g] <= now*(1+1e-9) {
+		if math.Abs(caps[g]-now) <= sameCap*now {
 			kept[g] = now
 		}
 	}
@@ -190,6 +191,9 @@ func (s *schedule) unrounded(caps []float64, on [][]int) []float64 {
 	return kept
 }
 
+// sameCap: caps that differ by at most this share of the present one differ by rounding.
+const sameCap = 1e-9
+
 // adjust brings the caps to what is given, after all that goes on now; and is
 // the step that what follows must wait for, -1: none. last: nothing follows.
 func (s *schedule) adjust(caps []float64, last bool) int {
@@ -199,7 +203,7 @@ func (s *schedule) adjust(caps []float64, last bool) int {
 			s.now[g] = c
 			continue
 		}
-		if c >= s.now[g] && c <= s.now[g]*(1+1e-9) {
+		if c >= s.now[g] && c-s.now[g] <= sameCap*s.now[g] {
 			continue // rounding
 		}
 		if c < s.now[g] {

@@ -4,7 +4,7 @@
 //
 // image.sh makes the disk once. Prepare boots it once and saves the machine as it runs; Restore gives a test that machine again,
 // in seconds, with a disk of its own on top. Commands run by ssh, over QEMU's user-mode network: nothing of a machine is seen on
-// the network of the computer.
+// the network of the computer. Machines of one test may share a network of their own (lan), and have their cables pulled.
 //
 // Limits count the time in which the machine could run: the time that its vCPUs waited for a CPU of the computer is taken off.
 // Boot machines one at a time: two that boot at once disturb each other's calibration of timers.

@@ -66,7 +66,7 @@ func parsePackages(text string) map[string]string {
 // fingerprint is of all that a saved machine depends on: another QEMU, disk or device cannot restore it.
 func (img Image) fingerprint() string {
 	sum := sha256.New()
-	fmt.Fprintln(sum, img.inputs, img.Version, strings.Join(devices, " "), cmdline)
+	fmt.Fprintln(sum, img.inputs, img.Version, strings.Join(devices, " "), lanMAC, cmdline)
 	return fmt.Sprintf("%x", sum.Sum(nil)[:8])
 }
 

@@ -45,6 +45,8 @@ packages=(
 	init-system-helpers libvirt-daemon-system libvirt-clients qemu-system-x86 qemu-utils genisoimage
 	# what libvirt recommends
 	apparmor dnsmasq-base
+	# with which operators make the keys of live migration
+	openssl
 )
 
 work=$(mktemp -d "$out.XXXXXX")
@@ -59,8 +61,8 @@ rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
 echo machine >"$root/etc/hostname"
 echo '127.0.0.1 localhost machine' >"$root/etc/hosts"
 echo '/dev/vda / ext4 defaults 0 1' >"$root/etc/fstab"
-# QEMU's user-mode network, always with this address.
-printf '[Match]\nName=en*\n[Network]\nAddress=10.0.2.15/24\nGateway=10.0.2.2\n' >"$root/etc/systemd/network/machine.network"
+# QEMU's user-mode network, always with this address. A second card is set up by the tests that use it.
+printf '[Match]\nMACAddress=52:54:00:12:34:56\n[Network]\nAddress=10.0.2.15/24\nGateway=10.0.2.2\n' >"$root/etc/systemd/network/machine.network"
 systemctl --root="$root" --quiet enable systemd-networkd.service
 # Their timers would begin work of their own when a saved machine is restored days later.
 for unit in apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer fstrim.timer dpkg-db-backup.timer; do

@@ -83,6 +83,8 @@ func TestCaps(t *testing.T) {
 	report("caps: the machine could run for %.0f%% of the time", 100*share)
 }
 
+func TestQuotas(t *testing.T) { inside(t, "^TestQuotas$") }
+
 // TestWeights has two guests with weights of 3 to 1 on one core.
 func TestWeights(t *testing.T) {
 	if testing.Short() {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -43,10 +44,12 @@ type Machine struct {
 	monitor *monitor
 	ended   chan struct{}
 	err     error // once ended
+
+	together []*Machine // those of its test, itself included; nil: it alone
 }
 
 // start starts QEMU with the disk of dir.
-func start(ctx context.Context, img Image, dir string, more ...string) (*Machine, error) {
+func start(ctx context.Context, img Image, dir string, on lan, more ...string) (*Machine, error) {
 	address, err := freeport.Address()
 	if err != nil {
 		return nil, err
@@ -56,6 +59,7 @@ func start(ctx context.Context, img Image, dir string, more ...string) (*Machine
 	args = append(args, "-kernel", filepath.Join(img.Dir, "vmlinuz"), "-initrd", filepath.Join(img.Dir, "initrd.img"), "-append", cmdline,
 		"-drive", "if=virtio,format=qcow2,cache=unsafe,file="+m.disk(),
 		"-netdev", "user,id=net,restrict=on,hostfwd=tcp:"+address+"-:22", "-device", "virtio-net-pci,netdev=net,romfile=",
+		"-netdev", on.netdev(), "-device", "virtio-net-pci,netdev=lan,romfile=,mac="+lanMAC,
 		"-chardev", "file,id=console,append=on,path="+m.console(), "-serial", "chardev:console",
 		"-qmp", "unix:"+m.path("qmp")+",server=on,wait=off",
 		"-d", "cpu_reset,guest_errors", "-D", m.path("resets.log"))
@@ -122,7 +126,7 @@ func Boot(ctx context.Context, img Image, dir string) (*Machine, error) {
 			return nil, err
 		}
 	}
-	m, err := start(ctx, img, dir)
+	m, err := start(ctx, img, dir, "")
 	if err != nil {
 		return nil, err
 	}
@@ -157,8 +161,12 @@ var errEmulator = errors.New("the emulator reset the machine")
 // tested runs in user space, and cannot cause it; the watchdog and the kernel reset the machine in other ways.
 const tripleFault = "Triple fault"
 
-// emulatorReset says whether the emulator reset the machine.
+// emulatorReset says whether the emulator reset the machine, or another of its test.
 func (m *Machine) emulatorReset() bool {
+	return m.reset() || slices.ContainsFunc(m.together, (*Machine).reset)
+}
+
+func (m *Machine) reset() bool {
 	if len(m.Events("RESET")) == 0 {
 		return false
 	}
@@ -168,6 +176,12 @@ func (m *Machine) emulatorReset() bool {
 
 // Events are those of QEMU of that name, such as WATCHDOG and RESET; all of them if it is "".
 func (m *Machine) Events(name string) []Event { return m.monitor.seen(name) }
+
+// Cut cuts the power and gives it back at once. What the machine's kernel had not written to the disk is lost.
+func (m *Machine) Cut(ctx context.Context) error {
+	m.hangUp()
+	return m.monitor.call(ctx, "system_reset", nil, nil)
+}
 
 // Close cuts the machine's power. Its disk stays as it is.
 func (m *Machine) Close() error {

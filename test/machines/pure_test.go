@@ -104,3 +104,12 @@ func TestQuote(t *testing.T) {
 		t.Errorf("%q, %v", out, err)
 	}
 }
+
+func TestCommands(t *testing.T) {
+	page := "# Page\n\n## A\n\ntext\n\n    one\n    two\n\n    three\n## B\n\n    four\n"
+	for title, want := range map[string][]string{"A": {"one\ntwo", "three"}, "B": {"four"}, "C": nil} {
+		if got := commands(page, title); !slices.Equal(got, want) {
+			t.Errorf("commands of %s: %q, want %q", title, got, want)
+		}
+	}
+}

@@ -75,12 +75,12 @@ func (m *Machine) migrated(ctx context.Context, what string) error {
 	return errors.Join(err, failed)
 }
 
-// Restore gives the saved machine with a disk of its own in dir, and with the time of now.
-func (s Saved) Restore(ctx context.Context, dir string) (*Machine, error) {
+// Restore gives the saved machine with a disk of its own in dir, on that network, and with the time of now.
+func (s Saved) Restore(ctx context.Context, dir string, on lan) (*Machine, error) {
 	if err := overlay(ctx, filepath.Join(s.dir, "disk.qcow2"), filepath.Join(dir, "disk.qcow2")); err != nil {
 		return nil, err
 	}
-	m, err := start(ctx, s.img, dir, "-incoming", "defer")
+	m, err := start(ctx, s.img, dir, on, "-incoming", "defer")
 	if err != nil {
 		return nil, err
 	}

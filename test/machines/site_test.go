@@ -66,7 +66,7 @@ func warm(ctx context.Context, m *Machine) error {
 }
 
 // machine is a restored machine, which goes when the test does. A test that fails leaves its logs in build/machines/logs.
-func machine(t *testing.T) (*Machine, *site) {
+func machine(t *testing.T, on lan) (*Machine, *site) {
 	t.Helper()
 	s, err := theSite()
 	if err != nil {
@@ -78,7 +78,7 @@ func machine(t *testing.T) (*Machine, *site) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	began := time.Now()
-	m, err := s.saved.Restore(t.Context(), dir)
+	m, err := s.saved.Restore(t.Context(), dir, on)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func machine(t *testing.T) (*Machine, *site) {
 		case <-m.ended:
 		default:
 			if t.Failed() || m.emulatorReset() {
-				keep(t, m, s.logs(t))
+				keep(t, m, filepath.Join(s.logs(t), filepath.Base(dir)))
 			}
 		}
 		if err := m.Close(); err != nil {
@@ -125,8 +125,14 @@ func keep(t *testing.T, m *Machine, dir string) {
 }
 
 // fresh runs a test in a machine of its own. The emulator now and then resets a machine that runs guests: then the test
-// ends there, is neither passed nor failed, and runs again, once, in another machine. A check that fails is never repeated.
+// ends there, is neither passed nor failed, and runs again in another machine, up to attempts times. A check that fails is never repeated.
 func fresh(t *testing.T, test func(t *testing.T, m *Machine, s *site)) {
+	t.Helper()
+	together(t, 1, "", func(t *testing.T, all []*Machine, s *site) { test(t, all[0], s) })
+}
+
+// together is fresh for a test in n machines of one network. A reset of one ends it for all.
+func together(t *testing.T, n int, on lan, test func(t *testing.T, all []*Machine, s *site)) {
 	t.Helper()
 	if os.Getenv("EVENKEEL_MACHINES") != "1" {
 		t.Skip("boots a whole machine under emulation, which takes minutes: make test-machines")
@@ -134,11 +140,20 @@ func fresh(t *testing.T, test func(t *testing.T, m *Machine, s *site)) {
 	for attempt := 1; ; attempt++ {
 		reset, skipped := false, false
 		t.Run("Machine", func(t *testing.T) {
-			m, s := machine(t)
+			var all []*Machine
 			// Before the clean-up, which removes the log that says so.
-			defer func() { reset, skipped = m.emulatorReset(), t.Skipped() }()
-			test(t, m, s)
-			must(t, m, nil)
+			defer func() { reset, skipped = len(all) > 0 && all[0].emulatorReset(), t.Skipped() }()
+			var s *site
+			for range n {
+				var m *Machine
+				m, s = machine(t, on)
+				all = append(all, m)
+			}
+			for _, m := range all {
+				m.together = all
+			}
+			test(t, all, s)
+			must(t, all[0], nil)
 		})
 		if !reset {
 			if skipped {
@@ -146,8 +161,8 @@ func fresh(t *testing.T, test func(t *testing.T, m *Machine, s *site)) {
 			}
 			return
 		}
-		again := attempt == 1 && !t.Failed()
-		report("%s: %v in attempt %d; once again: %v", t.Name(), errEmulator, attempt, again)
+		again := attempt < attempts && !t.Failed()
+		report("%s: %v in attempt %d of %d; again: %v", t.Name(), errEmulator, attempt, attempts, again)
 		tally.Lock()
 		tally.resets++
 		tally.Unlock()
@@ -156,6 +171,9 @@ func fresh(t *testing.T, test func(t *testing.T, m *Machine, s *site)) {
 		}
 	}
 }
+
+// attempts at a test in a machine that the emulator resets. It resets about one machine of twelve.
+const attempts = 3
 
 // must ends a test at an error. If the emulator reset the machine, the test is skipped, for fresh to run it again.
 func must(t *testing.T, m *Machine, err error) {

@@ -14,9 +14,16 @@ const config = `advertise: 10.0.2.15:7480
 watchdog: {device: /dev/watchdog, timeout: 15s}
 `
 
-// cluster installs Evenkeel's packages in a machine, as the docs say, and makes a cluster of this one host, with the test
-// guest in the catalogue.
+// cluster installs Evenkeel's packages in a machine and makes a cluster of this one host, with the test guest in the catalogue.
 func cluster(t *testing.T, m *Machine, s *site) {
+	t.Helper()
+	install(t, m, s, config)
+	do(t, m, "vcctl cluster init")
+	catalogue(t, m)
+}
+
+// install installs Evenkeel's packages, as the docs say, adds to the shipped vcd.yaml, and starts vcd.
+func install(t *testing.T, m *Machine, s *site, config string) {
 	t.Helper()
 	debs, err := filepath.Glob(filepath.Join(s.root, "build", "packages", "*.deb"))
 	if err != nil || len(debs) != 2 {
@@ -29,7 +36,12 @@ func cluster(t *testing.T, m *Machine, s *site) {
 	do(t, m, "apt-get install -q -y /srv/packages/*.deb")
 	report("%s: packages installed in %s", t.Name(), time.Since(began).Round(time.Second))
 	do(t, m, "cat >>/etc/evenkeel/vcd.yaml <<'END'\n%sEND", config)
-	do(t, m, "systemctl enable --now vcd && vcctl cluster init")
+	do(t, m, "systemctl enable --now vcd")
+}
+
+// catalogue adds the test guest, whose files are at the same path in every machine.
+func catalogue(t *testing.T, m *Machine) {
+	t.Helper()
 	do(t, m, "vcctl image add tiny-initrd --kind initrd --file /srv/guest/initrd.img")
 	do(t, m, "vcctl image add tiny --kind kernel --file /srv/guest/vmlinuz --initrd tiny-initrd --cmdline 'console=ttyS0 quiet panic=-1 ek.burn=1'")
 }
@@ -69,6 +81,13 @@ func ready(t *testing.T, m *Machine, vms int) {
 func TestVcd(t *testing.T) {
 	t.Run("Unit", func(t *testing.T) { fresh(t, unit) })
 	t.Run("Watchdog", func(t *testing.T) { fresh(t, watchdog) })
+	t.Run("PowerCut", func(t *testing.T) {
+		if testing.Short() {
+			left(t, "BootsAgain", short)
+			return
+		}
+		fresh(t, powerCut)
+	})
 }
 
 // unit goes through the life of vcd under its shipped unit: guests go on through all of it.
@@ -226,5 +245,33 @@ func watchdog(t *testing.T, m *Machine, s *site) {
 			t.Errorf("VMs after the reset: %+v, %v; want one, of generation 2", list.Items, err)
 		}
 		report("the machine is up and the VM runs again %.0f s after the reset", time.Since(m.Events("RESET")[0].At).Seconds())
+	})
+}
+
+// powerCut cuts the power while VMs run and right after a write was acknowledged: the host comes back with all of it.
+func powerCut(t *testing.T, m *Machine, s *site) {
+	cluster(t, m, s)
+	create(t, m, "web", 1, "")
+	create(t, m, "db", 1, "onHostLoss: restart\n")
+	ready(t, m, 2)
+	boot := do(t, m, "cat /proc/sys/kernel/random/boot_id")
+	do(t, m, "vcctl vc scale web --group vm --count 2")
+	must(t, m, m.Cut(t.Context()))
+	cut := time.Now()
+	check(t, m, "BootsAgain", func(t *testing.T) {
+		must(t, m, m.Ready(t.Context()))
+		if again := do(t, m, "cat /proc/sys/kernel/random/boot_id"); again == boot {
+			t.Error("the same boot as before")
+		}
+		ready(t, m, 3)
+		report("the machine is up and all VMs run again %.0f s after the power was cut", time.Since(cut).Seconds())
+	})
+	check(t, m, "EachVMOnce", func(t *testing.T) {
+		if got := do(t, m, "virsh -q list --name | sort"); got != "ek-db-vm-0\nek-web-vm-0\nek-web-vm-1" {
+			t.Errorf("domains after the cut: %q", got)
+		}
+		if got := do(t, m, "pgrep -c qemu-system"); got != "3" {
+			t.Errorf("%s guests run, want 3", got)
+		}
 	})
 }

@@ -60,6 +60,39 @@ func TestCaps(t *testing.T) {
 	fmt.Printf("%sCAPS mean error %.4f cores, maximal %.4f, of %d caps, windows of %s\n", table.String(), sum/float64(n), highest, n, capWindow)
 }
 
+// TestQuotas checks what the kernel has for a cap that is taken away, and for vCPUs that come while the guest runs: libvirt gives a group to
+// each, and the quota of the domain to each group.
+func TestQuotas(t *testing.T) {
+	h := kvmHost(t)
+	s := busy(spec("ek-quotas"), 1)
+	s.CPU = hypervisor.CPU{Cap: 0.4, Weight: 1}
+	run(t, h, s)
+	awaitBusy(t, h, s.VM)
+	group := filepath.Join(groupOf(t, s.Name), "libvirt", "vcpu0")
+	for _, step := range []struct {
+		cap  float64
+		want string
+	}{{0.4, "40000 100000"}, {0, "max 100000"}, {0.3, "30000 100000"}} {
+		if err := h.SetCPU(t.Context(), s.VM, hypervisor.CPU{Cap: step.cap, Weight: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, group, "cpu.max"); got != step.want {
+			t.Errorf("at a cap of %v cores cpu.max is %q, want %q", step.cap, got, step.want)
+		}
+	}
+	// As an operator would by hand, past Evenkeel.
+	command(t, "virsh", "schedinfo", "--live", s.Name, "vcpu_quota=-1")
+	if got := read(t, group, "cpu.max"); got != "max 100000" {
+		t.Errorf("at a quota of -1 cpu.max is %q, want no limit", got)
+	}
+	if err := h.SetCPU(t.Context(), s.VM, hypervisor.CPU{Cap: 0.3, Weight: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(t, group, "cpu.max"); got != "30000 100000" {
+		t.Errorf("after the quota was taken away by hand the cap of 0.3 cores makes cpu.max %q", got)
+	}
+}
+
 // TestWeights has two guests compete for one core, and prints what share the one of three times the weight got.
 func TestWeights(t *testing.T) {
 	h := kvmHost(t)
