@@ -17,6 +17,7 @@ const (
 	ampleMemory       = 700 << 20
 	maxGarbagePercent = 400 // percent of what is kept
 	minGarbagePercent = 100
+	compactPercent    = 25               // while the state is laid out anew: little garbage comes to lie between the new rows
 	garbageTime       = 10 * time.Second // between two collections
 	paceEvery         = 2 * time.Second
 	paceFalls         = 5 // the pace falls by a fifth of the difference in a step, by two thirds in 10 s: a load that comes in bursts is one load
@@ -73,7 +74,9 @@ func paceGC(compact func()) (stop func()) {
 			if p.rests() {
 				debug.FreeOSMemory()
 				if scattered() {
+					debug.SetGCPercent(compactPercent)
 					compact()
+					debug.SetGCPercent(p.room)
 					debug.FreeOSMemory()
 				}
 				p.step(0) // that was no load
