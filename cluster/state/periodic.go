@@ -362,6 +362,35 @@ func (x *SignOff) valid() error {
 	default:
 		return bad("state %q is neither %s nor %s", x.State, SignedOff, Rejected)
 	}
+	if err := x.validTimes(); err != nil {
+		return err
+	}
+	switch {
+	case !(x.MinYield >= 0 && x.MinYield <= 1):
+		return bad("its minimum yield is %v", x.MinYield)
+	case !(x.Miss >= 0 && x.Miss < 1) || x.Runs < 0:
+		return bad("its chance to miss is %v", x.Miss)
+	case len(x.Groups) < 1 || len(x.Groups) > maxRunGroups || len(x.Skips) > maxSkips:
+		return bad("it has %d groups, and leaves out %d dates", len(x.Groups), len(x.Skips))
+	}
+	if err := validGroups(x.Groups); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(x.Cores, func(c float64) bool { return !(c >= 0) || math.IsInf(c, 0) }) {
+		return bad("its skyline has %v cores", x.Cores)
+	}
+	for _, day := range x.Skips {
+		if _, err := time.Parse(time.DateOnly, day); err != nil {
+			return bad("%q is no date", day)
+		}
+	}
+	return nil
+}
+
+func (x *SignOff) validTimes() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf(format+": %w", append(args, ErrInvalid)...)
+	}
 	within := func(seconds int64) bool { return seconds >= 0 && seconds <= maxJobSeconds }
 	switch {
 	case x.Recurrence == "" || len(x.Recurrence) > maxRecurrence:
@@ -372,30 +401,18 @@ func (x *SignOff) valid() error {
 		return bad("its skyline has %d steps of %d s", len(x.Cores), x.Step)
 	case x.Arrival+int64(len(x.Cores))*x.Step > x.Due:
 		return bad("a run of %d s that arrives after %d s does not end within %d s", int64(len(x.Cores))*x.Step, x.Arrival, x.Due)
-	case !(x.MinYield >= 0 && x.MinYield <= 1):
-		return bad("its minimum yield is %v", x.MinYield)
-	case !(x.Miss >= 0 && x.Miss < 1) || x.Runs < 0:
-		return bad("its chance to miss is %v", x.Miss)
-	case len(x.Groups) < 1 || len(x.Groups) > maxRunGroups || len(x.Skips) > maxSkips:
-		return bad("it has %d groups, and leaves out %d dates", len(x.Groups), len(x.Skips))
 	}
-	for _, c := range x.Cores {
-		if !(c >= 0) || math.IsInf(c, 0) {
-			return bad("its skyline has %v cores", c)
-		}
-	}
+	return nil
+}
+
+func validGroups(groups []RunGroup) error {
 	vms := 0
-	for _, g := range x.Groups {
+	for _, g := range groups {
 		if g.Count < 1 || g.Count > maxJobVMs || !(g.CPU >= 0) || math.IsInf(g.CPU, 0) || !isMemory(g.Memory) || strings.ContainsRune(g.Name, 0) {
-			return bad("group %q has %d VMs of %v cores and %d bytes", g.Name, g.Count, g.CPU, g.Memory)
+			return fmt.Errorf("group %q has %d VMs of %v cores and %d bytes: %w", g.Name, g.Count, g.CPU, g.Memory, ErrInvalid)
 		}
 		if vms += g.Count; vms > maxJobVMs {
-			return bad("a run has more than %d VMs", maxJobVMs)
-		}
-	}
-	for _, day := range x.Skips {
-		if _, err := time.Parse(time.DateOnly, day); err != nil {
-			return bad("%q is no date", day)
+			return fmt.Errorf("a run has more than %d VMs: %w", maxJobVMs, ErrInvalid)
 		}
 	}
 	return nil

@@ -292,20 +292,9 @@ func (w *writer) agenda(b *AgendaPut) error {
 	if b.Basis >= w.index {
 		return fmt.Errorf("decided on index %d, which is not before %d: %w", b.Basis, w.index, ErrConflict)
 	}
-	for _, next := range b.Occurrences {
-		job, ok := w.read().PeriodicJob(next.Job)
-		if !ok || job.ModifyIndex > b.Basis || job.SignOff.State != SignedOff && !next.State.Over() {
-			return fmt.Errorf("occurrence %s: its job changed: %w", next.ID, ErrConflict)
-		}
-		old, had := w.read().Occurrence(next.ID)
-		if had && (old.State.Over() || old.VC != next.VC) {
-			return fmt.Errorf("occurrence %s is %s: %w", next.ID, old.State, ErrConflict)
-		}
-		for _, host := range next.Hosts {
-			if h, ok := w.read().Host(host); !next.Reserves() || ok && h.Version <= b.Basis {
-				continue
-			}
-			return fmt.Errorf("occurrence %s: host %s changed: %w", next.ID, host, ErrConflict)
+	for i := range b.Occurrences {
+		if err := w.mayBe(&b.Occurrences[i], b.Basis); err != nil {
+			return err
 		}
 	}
 	affected := map[string]bool{}
@@ -337,6 +326,23 @@ func (w *writer) agenda(b *AgendaPut) error {
 		hosts = append(hosts, h)
 	}
 	w.touchAll(hosts)
+	return nil
+}
+
+// mayBe says why an occurrence that was decided on the state of the index basis may not be put; nil if it may.
+func (w *writer) mayBe(next *Occurrence, basis uint64) error {
+	job, ok := w.read().PeriodicJob(next.Job)
+	if !ok || job.ModifyIndex > basis || job.SignOff.State != SignedOff && !next.State.Over() {
+		return fmt.Errorf("occurrence %s: its job changed: %w", next.ID, ErrConflict)
+	}
+	if old, had := w.read().Occurrence(next.ID); had && (old.State.Over() || old.VC != next.VC) {
+		return fmt.Errorf("occurrence %s is %s: %w", next.ID, old.State, ErrConflict)
+	}
+	for _, host := range next.Hosts {
+		if h, ok := w.read().Host(host); next.Reserves() && (!ok || h.Version > basis) {
+			return fmt.Errorf("occurrence %s: host %s changed: %w", next.ID, host, ErrConflict)
+		}
+	}
 	return nil
 }
 
