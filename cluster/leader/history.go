@@ -107,9 +107,9 @@ func (c *Service) Forecast(ctx context.Context, name, resource string, steps int
 	case err != nil:
 		return agent.VMForecast{}, Need{}, vm, &Unreachable{VM: vm.Name, Host: vm.Host, Err: err}
 	}
-	buffer := rightsizing.BufferFor
-	if resource == agent.ResourceCPU {
-		buffer = rightsizing.CPUBufferFor
+	buffer := rightsizing.CPUBufferFor
+	if resource == agent.ResourceMemory {
+		buffer = rightsizing.BufferFor
 	}
 	need.by(f.Ahead, buffer(aggressiveness))
 	f.Ahead = f.Ahead[:max(0, min(steps, len(f.Ahead)))]
