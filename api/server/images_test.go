@@ -24,7 +24,7 @@ func TestImagesOfTenants(t *testing.T) {
 		x.want(201, "POST", "/v1/images?tenant=acme", image("own", `,"initrd":"rd"`), "operator")
 		x.want(422, "POST", "/v1/images?tenant=film", image("other", `,"initrd":"rd"`), "operator") // the initrd is acme's
 		x.want(422, "POST", "/v1/images", image("public", `,"initrd":"rd"`), "operator")
-		x.want(404, "POST", "/v1/images?tenant=nobody", image("own", ""), "operator")
+		x.want(404, "POST", "/v1/images?tenant=absent", image("own", ""), "operator")
 		x.want(422, "POST", "/v1/images?tenant=film", image("acme/own", ""), "operator")
 		x.want(201, "POST", "/v1/images", image("public", ""), "operator")
 		x.want(201, "POST", "/v1/images?tenant=film", image("public", `,"cmdline":"of film"`), "operator")
