@@ -24,8 +24,11 @@ type EventKind struct {
 
 // EventKinds are all kinds, by name.
 var EventKinds = []EventKind{
+	{"certificate-refused", SeverityWarning, "A member refused to renew a certificate."},
 	{"certificate-renewed", SeverityInfo, "A member has a new certificate."},
 	{"cluster-created", SeverityInfo, "The cluster was made."},
+	{"connection-refused", SeverityWarning, "A member refused another's connection, for its certificate."},
+	{"fence-tested", SeverityInfo, "A fence device of a host was tried out."},
 	{"fencing-disabled", SeverityWarning, "Leases that run out stop no VM; VMs of lost hosts are not restarted."},
 	{"fencing-enabled", SeverityInfo, "Leases stop VMs again."},
 	{"host-allowance", SeverityInfo, "What may be used of a host changed."},
@@ -40,8 +43,10 @@ var EventKinds = []EventKind{
 	{"host-stopped", SeverityWarning, "A drain was stopped before the host was empty."},
 	{"host-uncordoned", SeverityInfo, "A host takes new VMs again."},
 	{"host-undrained", SeverityInfo, "A drain was taken back."},
+	{"host-unproved", SeverityCritical, "A host is silent, and nothing proves that it is dead: its VMs are not started elsewhere."},
 	{"image-added", SeverityInfo, "An image is in the catalogue."},
 	{"image-deleted", SeverityInfo, "An image is no longer in the catalogue."},
+	{"join-refused", SeverityWarning, "A caller wanted to join with a token that is not good."},
 	{"join-token-made", SeverityInfo, "A token lets a member in."},
 	{"member-joined", SeverityInfo, "A member joined."},
 	{"member-moved", SeverityInfo, "A member has another address."},
@@ -69,6 +74,7 @@ var EventKinds = []EventKind{
 	{"token-revoked", SeverityInfo, "A token of the API is refused from now on."},
 	{"user-revoked", SeverityInfo, "The tokens that the OpenID Connect issuer made for a user so far are refused from now on."},
 	{"vc-admitted", SeverityInfo, "A virtual cluster that waited was admitted."},
+	{"vc-changed", SeverityInfo, "A virtual cluster was changed by a file or an editor."},
 	{"vc-created", SeverityInfo, "A virtual cluster was admitted."},
 	{"vc-deleted", SeverityInfo, "Nothing of a virtual cluster is left."},
 	{"vc-deleting", SeverityInfo, "A virtual cluster is to be deleted."},
@@ -76,6 +82,7 @@ var EventKinds = []EventKind{
 	{"vc-queued", SeverityInfo, "A virtual cluster waits for room."},
 	{"vc-reallocated", SeverityInfo, "Shares follow what runs."},
 	{"vc-restarted", SeverityInfo, "VMs of a virtual cluster start again."},
+	{"vc-rolled-back", SeverityInfo, "A virtual cluster is again what an earlier version says."},
 	{"vc-scaled", SeverityInfo, "The size or the needs of a virtual cluster changed."},
 	{"vc-shut-down", SeverityInfo, "VMs were shut down so that a host gets empty."},
 	{"vc-started", SeverityInfo, "A virtual cluster that was stopped was admitted again."},
