@@ -51,6 +51,34 @@ func TestEventKindsAreListed(t *testing.T) {
 	if len(kinds) < 30 {
 		t.Errorf("only %d kinds are found in the code: its form has changed", len(kinds))
 	}
+	for pattern, form := range map[string]string{ // what other packages have the state record, and the verbs of plans
+		"../../cluster/*/*.go": `state\.Audit\{Kind: "([a-z-]+)"`, "../../cluster/scheduler/*/*.go": `state\.Audit\{Kind: "([a-z-]+)"`,
+		"../../cluster/audit/refusals.go": `Refused += "([a-z]+-refused)"`, "../../cluster/scheduler/admission/place.go": `"[a-z]+": "([a-z-]+)"`,
+	} {
+		found := 0
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(file) //nolint:gosec // a file of this repository
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range regexp.MustCompile(form).FindAllStringSubmatch(string(text), -1) {
+				if found++; strings.HasSuffix(file, "place.go") {
+					m[1] = "vc-" + m[1]
+				}
+				kinds = append(kinds, m[1])
+			}
+		}
+		if found == 0 {
+			t.Errorf("no kind is found in %s: its form has changed", pattern)
+		}
+	}
 	for _, phase := range []state.Phase{state.Starting, state.Running, state.Stopping, state.Stopped, state.Failed, state.Lost} {
 		kinds = append(kinds, "vm-"+string(phase))
 	}

@@ -156,15 +156,35 @@ func fieldsText(fields []v1.FieldChange) string {
 	effects := map[string]string{v1.EffectNow: "now", v1.EffectRestart: "restarts VMs", v1.EffectStart: "when its VMs start next", v1.EffectKept: "kept: another changed it"}
 	return tableOf("FIELD,FROM,TO,TAKES EFFECT", "", func(f v1.FieldChange) []string {
 		effect := effects[f.Effect]
-		for i, vm := range f.VMs {
-			if i == 3 {
-				effect += fmt.Sprintf("; and %d more", len(f.VMs)-i)
-				break
-			}
-			effect += "; " + vm.VM + " " + vm.Why
-		}
-		return []string{f.Field, short(f.From), short(f.To), effect}
+		return []string{f.Field, short(f.From), short(f.To), effect + equalReasons(f.VMs)}
 	}).text(fields, false)
+}
+
+// equalReasons is "; a-0 runs with 1 vCPUs": each reason once, with the VMs that have it.
+func equalReasons(vms []v1.VMEffect) (text string) {
+	var order []string
+	of := map[string][]string{}
+	for _, vm := range vms {
+		if of[vm.Why] == nil {
+			order = append(order, vm.Why)
+		}
+		of[vm.Why] = append(of[vm.Why], vm.VM)
+	}
+	const shown = 3
+	for i, why := range order {
+		names := of[why]
+		switch {
+		case i == shown:
+			return text + fmt.Sprintf("; and %d more reasons", len(order)-i)
+		case len(names) == 1:
+			text += "; " + names[0] + " " + why
+		case len(names) > shown:
+			text += fmt.Sprintf("; %d VMs, %s and %d more: each %s", len(names), strings.Join(names[:shown], ", "), len(names)-shown, why)
+		default:
+			text += fmt.Sprintf("; %d VMs, %s: each %s", len(names), strings.Join(names, ", "), why)
+		}
+	}
+	return text
 }
 
 // short keeps a value on the screen.
