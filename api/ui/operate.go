@@ -162,10 +162,10 @@ func askSimulation(v *visit) error {
 func simulationOf(form map[string]string) (v1.SimulateRequest, error) {
 	var q v1.SimulateRequest
 	var faults []v1.FieldError
-	number := func(name string, least float64) float64 {
+	number := func(name string, minimum float64) float64 {
 		n, err := strconv.ParseFloat(form[name], 64)
-		if err != nil || !(n >= least && n <= 4096) {
-			faults = append(faults, v1.FieldError{Field: name, Message: "must be a number from " + strconv.FormatFloat(least, 'f', -1, 64) + " to 4096", Value: form[name]})
+		if err != nil || !(n >= minimum && n <= 4096) {
+			faults = append(faults, v1.FieldError{Field: name, Message: "must be a number from " + strconv.FormatFloat(minimum, 'f', -1, 64) + " to 4096", Value: form[name]})
 		}
 		return n
 	}
