@@ -129,6 +129,9 @@ type simulateData struct {
 var simulateFields = []string{"hosts", "cpu", "memory", "remove", "virtualCluster", "group", "need", "budget"}
 
 func simulate(v *visit) error {
+	if !v.MayOperate() {
+		return refuse(http.StatusForbidden, "Simulations are of the whole cluster", "they are for operators and admins")
+	}
 	v.Title, v.Data = "Simulate", simulateData{Form: map[string]string{}}
 	return v.show("simulate")
 }
