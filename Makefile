@@ -60,7 +60,7 @@ ci: build test-ci demo ## all that must pass: lint, build, tests with the race d
 
 .PHONY: test-ci
 test-ci: setup-lint setup-browser setup
-	@scripts/test.sh lint image race fuzz programs machines real
+	@scripts/test.sh lint race fuzz programs real
 
 # Without a limit of go test's: each wait of the run has its own.
 .PHONY: chaos

@@ -26,10 +26,6 @@ const (
 	shiftStep  = 0.05 // of a shift for each value beyond, in standard normal scores
 	shiftDelay = 0.1  // how much slower per further step ahead: what is judged late is corrected with care
 	maxShift   = 3.0
-
-	// shiftFirst is by how much wide intervals of the farthest horizon are widened at first: few values understate the
-	// tails, the more the farther ahead.
-	shiftFirst = 0.03
 	scaleRate  = 0.03
 
 	// shiftFloor of the mean absolute error is the least that one standard normal score is worth: a quantile must be
@@ -53,14 +49,6 @@ var (
 )
 
 func newConformal() (c conformal) {
-	for i, h := range corrected {
-		for l, z := range normalQuantiles {
-			if haste[l] == 1 {
-				c.shift[i][l] = float32(math.Copysign(shiftFirst*float64(h-1)/(Horizon-1), z))
-			}
-		}
-	}
-
 	c.lose()
 	return c
 }
@@ -112,18 +100,30 @@ func (c *conformal) learn(t int, y float64, censored bool) {
 	}
 }
 
-// correct rewrites the quantiles for the Horizon values from step t on.
-func (c *conformal) correct(g *grid) {
+// correct rewrites the quantiles for the next Horizon values, stated after so many values.
+func (c *conformal) correct(g *grid, values int) {
 	for h := range Horizon {
 		b := correctedPlace[h]
 		q := g[h]
 		floor := shiftFloor * (float64(c.scale[b.low]) + b.share*float64(c.scale[b.high]-c.scale[b.low]))
 		for l, z := range normalQuantiles {
-			shift := float64(c.shift[b.low][l]) + b.share*float64(c.shift[b.high][l]-c.shift[b.low][l])
+			shift := float64(c.shift[b.low][l]) + b.share*float64(c.shift[b.high][l]-c.shift[b.low][l]) + fewValues(z, h+1, values)
 			g[h][l] = q.at(z+shift) + floor*shift
 		}
 		g[h].order()
 	}
+}
+
+// minFreedom is the fewest degrees of freedom that a spread counts with.
+const minFreedom = 2
+
+// fewValues is how much further out the quantile of standard normal score z lies where the spread is known from few errors: Student's quantile less the
+// normal one, by the first two terms of Cornish and Fisher's expansion (Abramowitz and Stegun 1964, 26.7.5). Errors of h steps ahead overlap: of n values
+// n/h are independent.
+func fewValues(z float64, h, values int) float64 {
+	f := max(minFreedom, float64(values)/float64(h)-1)
+	z2 := z * z
+	return z*(z2+1)/(4*f) + z*((5*z2+16)*z2+3)/(96*f*f)
 }
 
 // keep remembers what was stated for the values from step t on; nil: nothing was.

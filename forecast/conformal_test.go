@@ -81,7 +81,7 @@ func TestConformalCorrectsWhatIsWrong(t *testing.T) {
 		for h := range g {
 			g[h] = Normal(52.5, 36).Quantiles
 		}
-		c.correct(&g)
+		c.correct(&g, i+1)
 		c.keep(i+1, &g)
 	}
 	for k, h := range corrected {

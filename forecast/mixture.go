@@ -220,7 +220,7 @@ func (m *Mixture) look(t int) {
 		m.ahead[h].order()
 	}
 	m.weights.keep(t, able, w.grids[:n], &m.ahead)
-	m.conformal.correct(&m.ahead)
+	m.conformal.correct(&m.ahead, m.h.seen)
 	m.ready = m.ahead.sound()
 	if !m.ready {
 		m.ahead = grid{}

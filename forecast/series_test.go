@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
@@ -443,32 +442,5 @@ func BenchmarkSeriesGap(b *testing.B) {
 	for b.Loop() {
 		step += 500
 		_ = s.Observe(step, 1, false)
-	}
-}
-
-// What was stated of the first values, of which little was known, does not keep a series from being trusted: one that rises at first and then moves a little is
-// trusted soon after 60 values.
-func TestTrustComesSoon(t *testing.T) {
-	r := rand.New(rand.NewPCG(7, 8))
-	var firsts []int
-	for range 21 {
-		s, first := New(Options{Positive: true}), 1000
-		level := 1.0
-		for i := range 200 {
-			if i < 15 {
-				level *= 1.3 // a guest that boots
-			}
-			if err := s.Observe(int64(i), level*(1+0.02*r.NormFloat64()), false); err != nil {
-				t.Fatal(err)
-			}
-			if ok, _ := s.Trusted(); ok {
-				first = min(first, i+1)
-			}
-		}
-		firsts = append(firsts, first)
-	}
-	slices.Sort(firsts)
-	if median := firsts[len(firsts)/2]; median > 75 {
-		t.Errorf("half of the series are trusted after %d values: %v", median, firsts)
 	}
 }

@@ -6,12 +6,9 @@ import (
 	"slices"
 )
 
-// LowerLevel is a level that no placement is below (as far as weights, and
+// lowerLevel is a level that no placement is below (as far as weights, and
 // memory through which VMs exclude each other, show). It is valid for any
-// rules, which can only raise the optimum.
-func LowerLevel(m *Model) float64 { return m.lowerLevel(true) }
-
-// lowerLevel is LowerLevel; if not thorough, of equal hosts only what takes no search.
+// rules, which can only raise the optimum. If not thorough, it takes of equal hosts only what takes no search.
 func (m *Model) lowerLevel(thorough bool) float64 {
 	n, h := len(m.Weight), len(m.CPU)
 	if n == 0 || h == 0 {

@@ -89,7 +89,7 @@ func TestCoverAgreesWithCompletion(t *testing.T) {
 		if p == nil {
 			continue
 		}
-		result := Result{Lower: LowerLevel(m)}
+		result := Result{Lower: m.lowerLevel(true)}
 		if !f.cover(newPartition(m), p, 0, 0, &result) || !result.Optimal || !m.Check(p.host) {
 			t.Fatalf("%+v: not solved: %+v", m, result)
 		}

@@ -223,6 +223,17 @@ func (c *Client) DeleteImage(ctx context.Context, name string, opts ...Option) e
 	return err
 }
 
+// OperationQuery says which operations are wanted; an empty field matches all.
+type OperationQuery struct {
+	State, Kind, VirtualCluster, VM, Host string
+	Limit                                 int
+}
+
+// Operations that are wanted, oldest first: the newest Limit of them.
+func (c *Client) Operations(ctx context.Context, q OperationQuery, opts ...Option) ([]v1.Operation, error) {
+	return list[v1.Operation](ctx, c, with(opts, query("state", q.State, "kind", q.Kind, "virtualCluster", q.VirtualCluster, "vm", q.VM, "host", q.Host, "limit", number(q.Limit))), "operations")
+}
+
 // Operation of that id as it stands.
 func (c *Client) Operation(ctx context.Context, id string, opts ...Option) (v1.Operation, error) {
 	return get[v1.Operation](ctx, c, opts, "operations", id)

@@ -287,6 +287,12 @@ func TestChanges(t *testing.T) {
 		if len(ops.Items) != 2 || ops.Items[0].Kind != "start" || ops.Items[1].Kind != "delete" || ops.Items[1].State != v1.OperationDone {
 			t.Errorf("the last two operations: %s", body)
 		}
+		for q, want := range map[client.OperationQuery]int{{Kind: "delete"}: 1, {Kind: "start", State: v1.OperationDone}: 0, {VirtualCluster: "nope"}: 0, {VM: "a-w-0"}: 0, {Host: "h1"}: 0} {
+			q.Limit = 10
+			if got, err := api.Operations(ctx, q); err != nil || len(got) != want {
+				t.Errorf("operations %+v: %+v, %v", q, got, err)
+			}
+		}
 		if left, err := api.VMs(ctx, "", ""); err != nil || len(left) != 0 {
 			t.Errorf("left: %v, %v", left, err)
 		}

@@ -176,11 +176,15 @@ func fileOf(name string, spec state.VCSpec) v1.VirtualClusterSpec {
 	if spec.MinYield >= 0 {
 		out.MinYield = &spec.MinYield
 	}
+	if spec.Periodic.Name != "" {
+		out.Periodic = &v1.PeriodicSpec{Name: spec.Periodic.Name, Deadline: durationText(spec.Periodic.Deadline)}
+	}
+	out.Duration = durationText(spec.Duration)
 	for _, g := range spec.Groups {
 		to := v1.GroupSpec{Name: g.Name, Count: g.Count, CPU: g.CPU, VCPUs: g.VCPUs, Memory: v1.Size(g.Memory), MemoryMin: v1.Size(g.MemoryMin),
-			Role: g.Role, Image: g.Image, Network: g.Network, Labels: g.Labels}
+			Role: g.Role, Image: imageOut(g.Image), Network: g.Network, Labels: g.Labels}
 		if g.Boot != (state.Boot{}) {
-			to.Boot = &v1.Boot{Kernel: g.Boot.Kernel, Initrd: g.Boot.Initrd, Cmdline: g.Boot.Cmdline}
+			to.Boot = &v1.Boot{Kernel: imageOut(g.Boot.Kernel), Initrd: imageOut(g.Boot.Initrd), Cmdline: g.Boot.Cmdline}
 		}
 		if g.Disk != (state.Disk{}) {
 			to.Disk = &v1.Disk{Size: v1.Size(g.Disk.Size), Pool: g.Disk.Pool, Ephemeral: g.Disk.Ephemeral}
@@ -233,6 +237,9 @@ func (x scopedView) conflicts(err error) error {
 
 // termsText is the text of labels or terms of affinity as the tenant wrote them; that of another field as it is.
 func (x scopedView) termsText(field, text string) string {
+	if strings.HasSuffix(field, ".image") || strings.Contains(field, ".boot.") {
+		return x.text(text)
+	}
 	if !strings.Contains(field, ".affinity.") && !strings.HasSuffix(field, ".labels") {
 		return text
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -250,15 +251,32 @@ func (s *Server) identifyToken(r *http.Request) (*principal, *problem) {
 	switch {
 	case found && same && row.Ended(now):
 		return refuse(fmt.Sprintf("the token %s (%s) expired at %s", row.Name, row.ID, row.Until.UTC().Format(time.RFC3339)))
+	case found && same && !row.GoodFrom(r.RemoteAddr):
+		s.recordNotFrom(r, row)
+		return nil, notFrom(r.RemoteAddr)
 	case found && same:
 		s.cluster.UseToken(id, now)
-		p := &principal{ID: row.ID, Name: row.Name, Home: row.Tenant, Until: row.Until}
+		p := &principal{ID: row.ID, Name: row.Name, Home: row.Tenant, Until: row.Until, From: row.From, Client: r.RemoteAddr}
 		p.act([]assigned{{Tenant: row.Tenant, Role: row.Role}}, s.cluster.BindingsOf(state.Subject{Kind: state.SubjectToken, Name: row.ID}), r.URL.Query().Get("tenant"))
 		return p, nil
 	case formed && !found && s.opts.Members != nil && (s.cluster.Ready() != nil || !s.opts.Members.CaughtUp()):
 		return nil, noLeader("this server does not know the tokens of the cluster now; ask another one, or try again")
 	}
 	return refuse("the token is not one of this cluster: wrong, revoked, or of another cluster")
+}
+
+// notFrom refuses a token at an address that is not in its ranges, and names none of them: who has the secret may be a thief.
+func notFrom(client string) *problem {
+	return newProblem(http.StatusForbidden, v1.ProblemForbidden, "the token is good from other addresses, not from "+cmp.Or(hostOnly(client), "one that this server does not know"))
+}
+
+// recordNotFrom lets the audit log name the token that is used from an address where it is not good. The caller stays a stranger.
+func (s *Server) recordNotFrom(r *http.Request, t state.Token) {
+	ctx := asks(r.Context(), audit.Actor{ID: tokenActor + t.ID, Name: t.Name, Tenant: t.Tenant, Client: r.RemoteAddr, Request: requestID(r.Context())})
+	pendingOf(ctx).record.Detail = "the address is in none of the token's ranges"
+	if observed, _ := ctx.Value(seenKey{}).(*seen); observed != nil {
+		observed.authenticated = false
+	}
 }
 
 // findToken of that id. A server that does not lead waits for it a little.

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"evenkeel/api/v1"
 	"evenkeel/cluster/leader"
 	"evenkeel/cluster/node"
+	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/waits"
 )
@@ -48,6 +50,7 @@ func (s *Server) conditions(v *leader.View, status v1.ClusterStatus) []v1.Condit
 	}
 	for _, m := range status.Members {
 		out.member(m)
+		out.certificate(m, time.Now())
 	}
 	if s.opts.Members != nil {
 		out.clocks(status.ID, node.WrongClocks(s.opts.Members.Clocks()))
@@ -79,6 +82,20 @@ func (l *conditions) member(m v1.Member) {
 	if text := slowLogText(m); text != "" {
 		l.warn("member", m.Name, "server: %s", text)
 	}
+}
+
+// certificate warns of one that its member should have renewed long ago: a fifth of its life is left.
+func (l *conditions) certificate(m v1.Member, now time.Time) {
+	left := m.CertificateUntil.Sub(now)
+	switch {
+	case m.CertificateUntil.IsZero() || left > pki.DefaultLife/5:
+		return
+	case left <= 0:
+		l.critical("member", m.Name, "its certificate expired at %s: no member talks to it", m.CertificateUntil.UTC().Format(time.RFC3339))
+	default:
+		l.warn("member", m.Name, "its certificate expires at %s, and it has not renewed it; see journalctl -u vcd there", m.CertificateUntil.UTC().Format(time.RFC3339))
+	}
+	l.mends("vcctl cluster join-token --for %s", m.Name)
 }
 
 func (l *conditions) clocks(cluster string, wrong []node.WrongClock) {

@@ -50,14 +50,14 @@ func virtualCluster(v leader.VCView) v1.VirtualCluster {
 		}
 		to := v1.Group{
 			Name: g.Name, Count: g.Count, CPU: g.CPU, Need: g.Need(), VCPUs: g.VCPUs, Memory: v1.Size(g.Memory), MemoryMin: v1.Size(g.MemoryMin),
-			Role: g.Role, Image: g.Image, Network: g.Network, CloudInit: g.CloudInit != (state.CloudInit{}), Labels: g.Labels,
+			Role: g.Role, Image: imageOut(g.Image), Network: g.Network, CloudInit: g.CloudInit != (state.CloudInit{}), Labels: g.Labels,
 			Allocation: g.Allocation, Yield: g.Yield(),
 		}
 		if v.Count.Starting+v.Count.Running == 0 { // what it had is free for others
 			to.Allocation, to.Yield = 0, 0
 		}
 		if g.Boot != (state.Boot{}) {
-			to.Boot = &v1.Boot{Kernel: g.Boot.Kernel, Initrd: g.Boot.Initrd, Cmdline: g.Boot.Cmdline}
+			to.Boot = &v1.Boot{Kernel: imageOut(g.Boot.Kernel), Initrd: imageOut(g.Boot.Initrd), Cmdline: g.Boot.Cmdline}
 		}
 		if a := g.Affinity; !a.Empty() {
 			to.Affinity = &v1.Affinity{Spread: a.Spread, Require: a.Require, Prefer: a.Prefer, Avoid: a.Avoid}
@@ -92,7 +92,7 @@ func vmOf(all *leader.View, v leader.VMView) v1.VM {
 		State: v.State, Reason: v.Reason, Need: v.Need, Allocation: v.Allocation, Yield: v.Yield, Cap: v.Cap, Used: v.Used,
 		Memory: v1.Size(v.Memory), Balloon: v1.Size(v.Balloon), Resident: v1.Size(v.Resident), MemoryUsed: v1.Size(v.MemoryUsed), VCPUs: v.VCPUs,
 		Generation: v.Generation, SampledAt: v.SampledAt, CreatedAt: createdAt(v.ID), StartedAt: v.StartedAt, MinYield: v.MinYield,
-		Image: v.Image, Disk: disk(v.Disk), Network: v.Network, Labels: v.Labels,
+		Image: imageOut(v.Image), Disk: disk(v.Disk), Network: v.Network, Labels: v.Labels,
 	}
 	for _, a := range v.Addresses[:min(len(v.Addresses), hypervisor.MaxAddresses)] {
 		out.Addresses = append(out.Addresses, a.String())
@@ -152,7 +152,7 @@ func event(e state.Event) v1.Event {
 }
 
 func image(i state.Image) v1.Image {
-	return v1.Image{Name: i.Name, Kind: string(i.Kind), File: i.File, Size: v1.Size(i.Size), DiskSize: v1.Size(i.DiskSize), Initrd: i.Initrd, Cmdline: i.Cmdline, AddedAt: i.AddedAt}
+	return v1.Image{Name: imageOut(i.Name), Tenant: ownerOf(i.Name), Kind: string(i.Kind), File: i.File, Size: v1.Size(i.Size), DiskSize: v1.Size(i.DiskSize), Initrd: imageOut(i.Initrd), Cmdline: i.Cmdline, AddedAt: i.AddedAt}
 }
 
 // each maps a slice; the result is never nil, so that JSON shows [] and not null.
@@ -171,6 +171,10 @@ func specOf(in v1.VirtualClusterSpec) state.VC {
 	if in.MinYield != nil {
 		vc.MinYield = *in.MinYield
 	}
+	if p := in.Periodic; p != nil {
+		vc.Periodic = state.Periodic{Name: p.Name, Deadline: secondsOf(p.Deadline)}
+	}
+	vc.Duration = secondsOf(in.Duration)
 	for _, g := range in.Groups {
 		to := state.Group{Name: g.Name, Count: max(1, g.Count), CPU: g.CPU, VCPUs: g.VCPUs, Memory: int64(g.Memory), MemoryMin: int64(g.MemoryMin),
 			Role: g.Role, Image: g.Image, Network: g.Network, Labels: g.Labels}
@@ -201,4 +205,18 @@ func drain(host string, d state.Drain) v1.Drain {
 	}
 	out.BytesBudget = budget(d.MaxBytes)
 	return out
+}
+
+// secondsOf a duration that was read; the file's reader has refused what is none.
+func secondsOf(text string) int64 {
+	d, _ := v1.ParseDuration(text)
+	return int64(d / time.Second)
+}
+
+// durationText is the inverse of secondsOf.
+func durationText(seconds int64) string {
+	if seconds == 0 {
+		return ""
+	}
+	return v1.FormatDuration(time.Duration(seconds) * time.Second)
 }

@@ -151,7 +151,7 @@ func memberOf(row state.Member, peer *node.Peer) v1.Member {
 		}
 	}
 	if peer != nil {
-		m.Gossip = "there"
+		m.Gossip = "reachable"
 		if m.Version == "" {
 			m.Version = audit.Printable(peer.Meta.Version, maxVersion)
 		}

@@ -19,12 +19,12 @@ func TestVersionOfMember(t *testing.T) {
 		version  string
 		gossip   string
 	}{
-		"a server":                {"1.2", peer("1.2"), "1.2", "there"},
-		"a server that has begun": {"1.2", peer("1.3"), "1.2", "there"},
+		"a server":                {"1.2", peer("1.2"), "1.2", "reachable"},
+		"a server that has begun": {"1.2", peer("1.3"), "1.2", "reachable"},
 		"a server that is silent": {"1.2", nil, "1.2", "silent"},
-		"an agent":                {"", peer("1.3"), "1.3", "there"},
+		"an agent":                {"", peer("1.3"), "1.3", "reachable"},
 		"an agent that is silent": {"", nil, "", "silent"},
-		"an agent that lies":      {"", peer("\x1b[2J" + strings.Repeat("v", 400)), "?[2J" + strings.Repeat("v", 57) + "...", "there"},
+		"an agent that lies":      {"", peer("\x1b[2J" + strings.Repeat("v", 400)), "?[2J" + strings.Repeat("v", 57) + "...", "reachable"},
 	} {
 		m := memberOf(state.Member{Name: "h4", Server: c.recorded != "", Agent: true, Version: c.recorded}, c.peer)
 		if m.Version != c.version || m.Gossip != c.gossip {

@@ -23,6 +23,9 @@ func (s *Server) registerOperations(api huma.API) {
 			TenantParams
 			ReadParams
 			VirtualCluster string `query:"virtualCluster" doc:"Only those of the virtual cluster of that name."`
+			VM             string `query:"vm" maxLength:"253" doc:"Only those of the VM of that name alone."`
+			Host           string `query:"host" maxLength:"253" doc:"Only those of the host of that name."`
+			Kind           string `query:"kind" enum:"create,scale,start,stop,delete,apply,edit,rollback,restart,reset,rebalance,drain,move" doc:"Only those of that kind."`
 			State          string `query:"state" enum:"pending,done,failed,superseded" doc:"Only those in that state."`
 			Limit          int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"At most so many."`
 		}) (*answerOf[v1.List[v1.Operation]], error) {
@@ -38,7 +41,10 @@ func (s *Server) registerOperations(api huma.API) {
 				if _, name := x.names(row.Name); !x.seesOperation(row) || in.VirtualCluster != "" && name != in.VirtualCluster {
 					continue
 				}
-				if op := x.operation(row); in.State == "" || op.State == in.State {
+				if in.Kind != "" && row.Kind != in.Kind {
+					continue
+				}
+				if op := x.operation(row); (in.State == "" || op.State == in.State) && (in.VM == "" || op.VM == in.VM) && (in.Host == "" || op.Host == in.Host) {
 					out.Body.Items = append(out.Body.Items, op)
 				}
 			}

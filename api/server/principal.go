@@ -42,6 +42,9 @@ type principal struct {
 	// Binding is the id of the role binding that gives the role; "": the token itself, or the configuration of the servers.
 	Binding string
 	roles   []assigned // all roles
+	// From are the ranges of addresses that the token may be used from; Client is where this request comes from, host:port.
+	From   []string
+	Client string
 	// Subject and Groups are those of OpenID Connect, and Issued is when the token was made by the issuer's clock.
 	Subject string
 	Groups  []string
@@ -225,8 +228,12 @@ func (s *Server) endOf(p *principal, now time.Time) error {
 		return nil
 	}
 	if p.Subject == "" {
-		if _, there := s.cluster.Token(p.ID); !there {
+		row, there := s.cluster.Token(p.ID)
+		if !there {
 			return newProblem(http.StatusUnauthorized, v1.ProblemUnauthorized, "the token was revoked while this request ran")
+		}
+		if !row.GoodFrom(p.Client) { // a restored state may have another row
+			return notFrom(p.Client)
 		}
 	} else if why := cmp.Or(s.revokedUser(p), s.personEnded(p)); why != nil {
 		return why

@@ -80,6 +80,12 @@ var rights = map[string]right{
 	"GET /v1/virtual-clusters/{name}/spec":      {"get", "virtual-cluster", permitRead, permitView}, // without cloud-init data, unless the role may change it
 	"GET /v1/virtual-clusters/{name}/versions":  {"get", "virtual-cluster", permitRead, permitView},
 
+	"GET /v1/periodic":                  {"get", "periodic", permitRead, permitView},
+	"GET /v1/periodic/{name}":           {"get", "periodic", permitRead, permitView},
+	"POST /v1/periodic/{name}/accept":   {"sign-off", "periodic", permitOperate, permitEdit},
+	"POST /v1/periodic/{name}/override": {"sign-off", "periodic", permitOperate, permitEdit},
+	"POST /v1/periodic/{name}/reject":   {"sign-off", "periodic", permitOperate, permitEdit},
+
 	"GET /v1/vms":                 {"get", "vm", permitRead, permitView},
 	"GET /v1/vms/{name}":          {"get", "vm", permitRead, permitView},
 	"GET /v1/vms/{name}/samples":  {"get", "vm", permitRead, permitView},

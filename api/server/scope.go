@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 
 	"evenkeel/api/v1"
@@ -291,15 +292,47 @@ func (sc scope) maker(madeBy string, known interface {
 	return madeBy
 }
 
-// imageFor a principal: where the file lies on the hosts is for roles of the cluster.
-func imageFor(p *principal) func(state.Image) v1.Image {
-	return func(i state.Image) v1.Image {
-		out := image(i)
-		if p.of() != "" {
-			out.File = ""
-		}
-		return out
+// imageNamed is the image that a name in the scope stands for: the tenant's own, or else the one that is open to all tenants. What is older
+// than the tenant was of a deleted one.
+func (x scopedView) imageNamed(name string) (state.Image, bool) {
+	if i, ok := x.v.Image(x.full(name)); ok && i.CreateIndex >= x.since {
+		return i, true
 	}
+	i, ok := x.v.Image(name)
+	return i, ok && i.Tenant() == state.DefaultTenant
+}
+
+// imageIn is the full name of an image that the request names, as the cluster has it; imageOut as the tenant writes it.
+func (x scopedView) imageIn(name string) string {
+	if i, ok := x.imageNamed(name); ok {
+		return i.Name
+	}
+	return name
+}
+
+func imageOut(full string) string {
+	_, name := state.SplitName(full)
+	return name
+}
+
+// images of the scope: what its names stand for, or all.
+func (x scopedView) images() []state.Image {
+	return slices.DeleteFunc(x.v.Images(), func(i state.Image) bool {
+		if x.tenant == "" {
+			return false
+		}
+		named, ok := x.imageNamed(imageOut(i.Name))
+		return !ok || named.Name != i.Name
+	})
+}
+
+// image as the scope shows it: where the file lies on the hosts is for roles of the cluster.
+func (sc scope) image(i state.Image) v1.Image {
+	out := image(i)
+	if sc.restricted {
+		out.File = ""
+	}
+	return out
 }
 
 // spec of a virtual cluster as the request has it, with the names that it has in the cluster.
@@ -313,6 +346,7 @@ func (x scopedView) spec(in v1.VirtualClusterSpec) (state.VC, error) {
 	for i := range vc.Groups {
 		g := &vc.Groups[i]
 		g.Labels = x.labelsIn(g.Labels)
+		g.Image, g.Boot.Kernel, g.Boot.Initrd = x.imageIn(g.Image), x.imageIn(g.Boot.Kernel), x.imageIn(g.Boot.Initrd)
 		a := &g.Affinity
 		for _, terms := range []struct {
 			field string

@@ -185,6 +185,10 @@ var eventTexts = map[string]string{
 	"vm-starting": "is starting", "vm-running": "runs", "vm-stopping": "is stopping", "vm-stopped": "stopped", "vm-failed": "ended by itself, or could not be started",
 	"vm-lost": "its host was lost; it starts elsewhere once there is room", "vm-deleted": "deleted", "vm-moving": "is moving", "vm-moved": "moved",
 	"vm-start-requested": "start requested", "vm-stop-requested": "stop requested: it stays stopped, and its memory is kept", "vm-restart-requested": "restart requested",
+	"job-accepted": "signed off: its runs have room reserved", "job-changed": "what is reserved for it was changed", "job-rejected": "nothing is reserved for it",
+	"occurrence-confirmed": "there is room for a run in its slot", "occurrence-degraded": "there is no room for all VMs of a run in its slot", "occurrence-met": "a run ended in time",
+	"occurrence-missed": "a run did not arrive, or did not end in time", "occurrence-re-confirmed": "there is room for a run in its slot again", "occurrence-running": "a run starts in its slot",
+	"occurrence-skipped": "a run is left out",
 	"vm-reset-requested": "reset requested", "vm-reset": "was reset", "vm-reset-failed": "was not reset, or that is not known",
 }
 

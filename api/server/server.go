@@ -63,6 +63,7 @@ type Cluster interface {
 	Tokens
 	Tenants
 	Roles
+	Periodic
 }
 
 // Options of a Server.
@@ -160,6 +161,7 @@ func New(c Cluster, o Options) *Server {
 	s.registerSimulate(api)
 	s.registerTokens(api)
 	s.registerTenants(api)
+	s.registerPeriodic(api)
 	s.registerRoles(api)
 	s.registerPermissions(api)
 	s.registerOpenID(api)

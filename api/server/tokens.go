@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -85,6 +86,9 @@ func (s *Server) makeToken(ctx context.Context, in *struct {
 	if row.Until, err = endOf(q, principal, time.Now()); err != nil {
 		return nil, err
 	}
+	if row.From, err = rangesOf(q, principal); err != nil {
+		return nil, err
+	}
 	bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	named(ctx, row.ID)
@@ -152,6 +156,25 @@ func endOf(q v1.TokenRequest, asks *principal, now time.Time) (time.Time, error)
 	return until, nil
 }
 
+// rangesOf a new token: the addresses that it is good from. They are within those of the token that asks for it: its holder must
+// not have another one for elsewhere.
+func rangesOf(q v1.TokenRequest, asks *principal) ([]string, error) {
+	refuse := func(why string) ([]string, error) {
+		return nil, problemOf(&v1.Invalid{Fields: []v1.FieldError{{Field: "from", Message: why, Value: q.From}}})
+	}
+	if len(q.From) == 0 {
+		return asks.From, nil
+	}
+	ranges, err := state.TokenRanges(q.From)
+	switch {
+	case err != nil:
+		return refuse(err.Error())
+	case !state.RangesWithin(ranges, asks.From):
+		return refuse("the token would be good from where the one that asks for it is not, which is good from " + strings.Join(asks.From, ", ") + ": leave it out for the same")
+	}
+	return ranges, nil
+}
+
 // roleOfTenant refuses a role of a tenant without one, and a role of the cluster with one.
 func roleOfTenant(q v1.TokenRequest) error {
 	ofTenant := slices.Contains(state.TenantRoles(), state.Role(q.Role))
@@ -184,7 +207,7 @@ func madeBy(ctx context.Context) string {
 }
 
 func tokenOf(t state.Token) v1.Token {
-	out := v1.Token{ID: t.ID, Name: t.Name, Role: string(t.Role), Tenant: t.Tenant, MadeBy: t.MadeBy}
+	out := v1.Token{ID: t.ID, Name: t.Name, Role: string(t.Role), Tenant: t.Tenant, From: t.From, MadeBy: t.MadeBy}
 	if !t.MadeAt.IsZero() {
 		out.MadeAt = &t.MadeAt
 	}

@@ -87,7 +87,7 @@ type Margin struct {
 	Min            float64 `json:"min" doc:"The smallest that the factor becomes."`
 	Max            float64 `json:"max" doc:"The largest that the factor becomes."`
 	K1             float64 `json:"k1" doc:"Share of what was declared that a VM is given beside what is forecast."`
-	K2             float64 `json:"k2" doc:"Standard deviations of the forecast that it is given beside that."`
+	K2             float64 `json:"k2" doc:"Standard deviations of the forecast of memory that it is given beside that."`
 }
 
 // HostHeadroom is what a host has for new VMs. CPU is at the least yields that all accept: a VM takes its need times its least yield of it.

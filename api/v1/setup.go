@@ -46,7 +46,7 @@ type Member struct {
 	JoinedAt time.Time `json:"joinedAt" doc:"When it was let in."`
 	// CertificateUntil is zero where the cluster issued it none.
 	CertificateUntil time.Time `json:"certificateUntil,omitzero" doc:"When its newest certificate of the cluster's CA expires; it is renewed before. Left out with a PKI of your own."`
-	Gossip           string    `json:"gossip" doc:"there, or silent: a hint of the members' own talk, never proof."`
+	Gossip           string    `json:"gossip" doc:"reachable, or silent: a hint of the members' own talk, never proof."`
 	// Of a server.
 	Leader  bool    `json:"leader,omitempty" doc:"Whether it leads."`
 	Voter   bool    `json:"voter,omitempty" doc:"Whether it votes."`
@@ -132,6 +132,7 @@ type TokenRequest struct {
 	Name    string   `json:"name" maxLength:"63" doc:"What it is for: 1 to 63 printable ASCII characters. Names need not be unique."`
 	Role    string   `json:"role" enum:"admin,operator,auditor,metrics,owner,editor,viewer" doc:"What its holder may do. Of the cluster: admin: everything. operator: everything but tokens, join tokens, the audit log and snapshots. auditor: reads, but no consoles and snapshots, and the audit log. metrics: /metrics only. Of a tenant: owner: everything in it, its tokens included. editor: its virtual clusters, consoles included. viewer: reads."`
 	Tenant  string   `json:"tenant,omitempty" maxLength:"63" doc:"Tenant that it is for, with a role of a tenant. Left out: the cluster, or the tenant of the token that asks."`
+	From    []string `json:"from,omitempty" maxItems:"16" doc:"Addresses that it may be used from: ranges such as 10.0.0.0/24, or single addresses, each in one of the token that asks. Left out: those of that token, or all."`
 	Seconds *float64 `json:"seconds,omitempty" minimum:"60" maximum:"315360000" doc:"Life of the token, at most that of the token that asks; left out: as long as that one, or without an end."`
 }
 
@@ -143,6 +144,7 @@ type Token struct {
 	Role     string     `json:"role" doc:"What its holder may do."`
 	Tenant   string     `json:"tenant,omitempty" doc:"Tenant that it is for; left out: the cluster."`
 	Until    *time.Time `json:"until,omitempty" doc:"When it expires; left out: never."`
+	From     []string   `json:"from,omitempty" doc:"Ranges of addresses that it may be used from; left out: all."`
 	MadeAt   *time.Time `json:"madeAt,omitempty" doc:"When it was made."`
 	MadeBy   string     `json:"madeBy,omitempty" doc:"Who asked for it."`
 	LastUsed *time.Time `json:"lastUsed,omitempty" doc:"Behind by up to 10 minutes; left out: not used so far."`

@@ -229,6 +229,7 @@ type Gap struct {
 // Image is an entry of the image catalogue.
 type Image struct {
 	Name     string    `json:"name" doc:"Name by which VC files refer to it."`
+	Tenant   string    `json:"tenant,omitempty" doc:"Tenant that it belongs to; left out: it is open to all tenants."`
 	Kind     string    `json:"kind" enum:"disk,kernel,initrd" doc:"What it is."`
 	File     string    `json:"file" doc:"Path of the file on every host."`
 	Size     Size      `json:"size" doc:"Of the file."`

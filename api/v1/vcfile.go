@@ -10,14 +10,16 @@ import (
 
 // VirtualClusterSpec is what a tenant asks for: a VC file.
 type VirtualClusterSpec struct {
-	Name           string      `json:"name" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"a DNS label: a to z, 0 to 9 and, inside, hyphens" doc:"Name of the virtual cluster, unique; a DNS label." example:"render"`
-	MinYield       *float64    `json:"minYield,omitempty" minimum:"0" maximum:"1" doc:"Least yield it accepts, from 0 to 1: below it the virtual cluster is refused or queued. Left out: the cluster's default."`
-	OnFull         string      `json:"onFull,omitempty" enum:"queue,reject" doc:"What becomes of it if it does not fit now. Left out: the cluster's default."`
-	OnHostLoss     string      `json:"onHostLoss,omitempty" enum:"keep,restart" doc:"What becomes of its VMs if their host is lost. keep: nothing until it is back. restart: they are started elsewhere once it is proved that it runs them no more; needs disks that are ephemeral or in a shared pool."`
-	Priority       int         `json:"priority,omitempty" minimum:"-1000000" maximum:"1000000" doc:"Orders admission: higher first. It never weights a yield."`
-	Needs          string      `json:"needs,omitempty" enum:"declared,estimated" doc:"declared: its VMs have what is declared here. estimated: they are given what they are expected to need, never more than declared, once the cluster has seen enough of them. Left out: the cluster's default."`
-	Aggressiveness string      `json:"aggressiveness,omitempty" enum:"conservative,balanced,aggressive" doc:"How little is left beside what is expected, where needs are estimated. Left out: the cluster's default."`
-	Groups         []GroupSpec `json:"groups" minItems:"1" maxItems:"64" doc:"One or more groups of equal VMs, admitted, run and deleted as one."`
+	Name           string        `json:"name" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"a DNS label: a to z, 0 to 9 and, inside, hyphens" doc:"Name of the virtual cluster, unique; a DNS label." example:"render"`
+	MinYield       *float64      `json:"minYield,omitempty" minimum:"0" maximum:"1" doc:"Least yield it accepts, from 0 to 1: below it the virtual cluster is refused or queued. Left out: the cluster's default."`
+	OnFull         string        `json:"onFull,omitempty" enum:"queue,reject" doc:"What becomes of it if it does not fit now. Left out: the cluster's default."`
+	OnHostLoss     string        `json:"onHostLoss,omitempty" enum:"keep,restart" doc:"What becomes of its VMs if their host is lost. keep: nothing until it is back. restart: they are started elsewhere once it is proved that it runs them no more; needs disks that are ephemeral or in a shared pool."`
+	Priority       int           `json:"priority,omitempty" minimum:"-1000000" maximum:"1000000" doc:"Orders admission: higher first. It never weights a yield."`
+	Needs          string        `json:"needs,omitempty" enum:"declared,estimated" doc:"declared: its VMs have what is declared here. estimated: they are given what they are expected to need, never more than declared, once the cluster has seen enough of them. Left out: the cluster's default."`
+	Aggressiveness string        `json:"aggressiveness,omitempty" enum:"conservative,balanced,aggressive" doc:"How little is left beside what is expected, where needs are estimated. Left out: the cluster's default."`
+	Periodic       *PeriodicSpec `json:"periodic,omitempty" doc:"Periodic work: the job that it is a run of."`
+	Duration       string        `json:"duration,omitempty" text:"duration" doc:"How long it is to run, as a Go duration: it may use room that is reserved for later. It is not stopped then. Left out: a day, or longer." example:"30m"`
+	Groups         []GroupSpec   `json:"groups" minItems:"1" maxItems:"64" doc:"One or more groups of equal VMs, admitted, run and deleted as one."`
 }
 
 // GroupSpec is a set of equal VMs.

@@ -107,7 +107,11 @@ func (c *Service) Forecast(ctx context.Context, name, resource string, steps int
 	case err != nil:
 		return agent.VMForecast{}, Need{}, vm, &Unreachable{VM: vm.Name, Host: vm.Host, Err: err}
 	}
-	need.by(f.Ahead, rightsizing.BufferFor(aggressiveness))
+	buffer := rightsizing.CPUBufferFor
+	if resource == agent.ResourceMemory {
+		buffer = rightsizing.BufferFor
+	}
+	need.by(f.Ahead, buffer(aggressiveness))
 	f.Ahead = f.Ahead[:max(0, min(steps, len(f.Ahead)))]
 	return f, need, vm, nil
 }

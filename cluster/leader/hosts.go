@@ -74,7 +74,7 @@ func (c *Service) addImage(ctx context.Context, s *state.Snapshot, img state.Ima
 		return img, &Exists{Field: "name", Text: "name: image " + img.Name + " is in the catalogue already; delete it first"}
 	}
 	if img.Kind == state.KernelImage {
-		checkImage(&f, "initrd", s, img.Initrd, state.InitrdImage)
+		checkImage(&f, "initrd", img.Initrd, func(name string) (state.Image, bool) { return s.ImageFor(img.Tenant(), name) }, state.InitrdImage)
 	}
 	if err := f.err(); err != nil {
 		return img, err
@@ -83,8 +83,8 @@ func (c *Service) addImage(ctx context.Context, s *state.Snapshot, img state.Ima
 	if err != nil {
 		return img, &Invalid{Fields: []FieldError{{Field: "file", Text: err.Error(), Value: clip(img.File)}}}
 	}
-	if dryRun {
-		return img, nil
+	if err := s.CheckImagePut(img); err != nil || dryRun {
+		return img, err
 	}
 	if err := c.propose(ctx, state.KindImagePut, state.ImagePut{Image: img, Remembered: r}); err != nil {
 		return img, fmt.Errorf("add image %s: %w", img.Name, err)

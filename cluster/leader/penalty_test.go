@@ -42,6 +42,8 @@ func TestMarginFollowsQuality(t *testing.T) {
 		}
 		for _, name := range []string{"a", "b", "c", "d"} {
 			h.run(name, state.NeedsEstimated, "core", 1<<30, 256<<20)
+			vm := name + "-g-0"
+			h.use[vm] = state.Resources{CPU: 1.03 * h.use[vm].CPU, Memory: h.use[vm].Memory}
 		}
 		h.pass(15 * time.Minute)
 		if p, a := h.margin(); p >= 1.4 || a.Quality != 1 || a.InForce || len(a.Hosts) != 1 || a.Hosts[0].Free != a.Hosts[0].FreeByEstimates || a.Hosts[0].Ignored == "" {

@@ -93,7 +93,7 @@ func (c *Service) Rightsizing(ctx context.Context) (RightsizingStatus, error) {
 	meta, _ := s.Meta()
 	out := RightsizingStatus{Status: t.rightsizing.Status(), Settings: meta.Settings.Rightsizing.WithDefaults(), Admission: t.admission(s)}
 	s.EachVM(func(vm *state.VM) bool {
-		if vm.PreemptedAt > state.RestartRequested && vm.Goal == state.GoalStop {
+		if vm.PreemptedAt > 0 && vm.Goal == state.GoalStop {
 			out.Waiting = append(out.Waiting, vm.Name)
 		}
 		return true

@@ -22,6 +22,7 @@ func (c *Service) Run(ctx context.Context) {
 	var beside sync.WaitGroup
 	beside.Go(func() { t.drains.Run(ctx) })
 	beside.Go(func() { t.rightsizing.Run(ctx) })
+	beside.Go(func() { t.agenda.Run(ctx) })
 	beside.Go(func() { c.keepTokenUses(ctx) })
 	beside.Go(func() { c.watchWaits(ctx) })
 	defer beside.Wait()

@@ -426,8 +426,6 @@ func changesOf(s *state.Snapshot, p *state.Plan) []Change {
 			if placement.HasDisk(s, g) {
 				ch.Text += ", with its disk"
 			}
-		case vm.PreemptedAt == state.RestartRequested:
-			ch.Verb, ch.Text = "restart", fmt.Sprintf("restart %s, which runs on %s", vm.Name, vm.Host)
 		case vm.Order != (state.VMOrder{}):
 			ch.Verb, ch.Text = orderChange(vm)
 		case vm.Goal == state.GoalStop:

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"evenkeel/cluster/state"
 )
@@ -30,6 +31,9 @@ var vcFields = []specField[state.VCSpec]{
 	{"onHostLoss", func(s *state.VCSpec) string { return s.OnHostLoss }, func(to, from *state.VCSpec) { to.OnHostLoss = from.OnHostLoss }},
 	{"needs", func(s *state.VCSpec) string { return s.Needs }, func(to, from *state.VCSpec) { to.Needs = from.Needs }},
 	{"aggressiveness", func(s *state.VCSpec) string { return s.Aggressiveness }, func(to, from *state.VCSpec) { to.Aggressiveness = from.Aggressiveness }},
+	{"periodic.name", func(s *state.VCSpec) string { return s.Periodic.Name }, func(to, from *state.VCSpec) { to.Periodic.Name = from.Periodic.Name }},
+	{"periodic.deadline", func(s *state.VCSpec) string { return secondsText(s.Periodic.Deadline) }, func(to, from *state.VCSpec) { to.Periodic.Deadline = from.Periodic.Deadline }},
+	{"duration", func(s *state.VCSpec) string { return secondsText(s.Duration) }, func(to, from *state.VCSpec) { to.Duration = from.Duration }},
 	{"priority", func(s *state.VCSpec) string { return strconv.Itoa(s.Priority) }, func(to, from *state.VCSpec) { to.Priority = from.Priority }},
 }
 
@@ -63,6 +67,13 @@ var groupFields = []specField[state.Group]{
 func secret(field string) bool { return strings.Contains(field, "cloudInit.") }
 
 func exact(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+
+func secondsText(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return (time.Duration(n) * time.Second).String()
+}
 
 func unset(n int) string {
 	if n == 0 {

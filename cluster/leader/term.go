@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"evenkeel/cluster/scheduler/admission"
+	"evenkeel/cluster/scheduler/agenda"
 	"evenkeel/cluster/scheduler/drain"
 	"evenkeel/cluster/scheduler/failover"
 	"evenkeel/cluster/scheduler/moves"
@@ -37,6 +38,7 @@ type term struct {
 	moves           *moves.Runner
 	rebalance       *rebalance.Runner
 	drains          *drain.Runner
+	agenda          *agenda.Runner
 	queue           admission.QueueCache // under planning
 
 	evaluations atomic.Uint64 // of needs after which VMs may be started again
@@ -59,7 +61,24 @@ func (c *Service) newTerm(number uint64) *term {
 	t.moves = moves.NewRunner(moves.RunnerOptions{Log: c.log, Propose: t.propose, Routes: t.reports.routes, Synced: t.reports.synced, Replan: t.rebalance.Replan})
 	t.drains = drain.NewRunner(drain.RunnerOptions{Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Turn: c.turn, Drained: c.inflight.drained, Propose: t.propose,
 		Env: t.env, Inventory: t.reports.inventory, Fleet: t.drainFleet})
+	t.agenda = agenda.NewRunner(agenda.Options{Period: c.o.Period, Now: c.o.Now, Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Propose: t.propose,
+		Turn: c.turn, Drained: c.inflight.drained, Unavailable: t.failover.Unavailable, Silent: func(s *state.Snapshot) bool { return len(t.failover.Awaited(s)) > 0 }, Samples: t.samples, Evaluated: t.timePassed})
 	return t
+}
+
+// samples are what hosts last measured of VMs.
+func (t *term) samples(s *state.Snapshot) map[string]agenda.Sample {
+	out := map[string]agenda.Sample{}
+	for id, m := range t.reports.measured(s) {
+		out[id] = agenda.Sample{At: m.At, Cap: m.Cap, Used: m.Used, Memory: m.MemoryUsed}
+	}
+	return out
+}
+
+// timePassed has the loop evaluate the queue again: slots open and end though nothing changes.
+func (t *term) timePassed() {
+	t.evaluations.Add(1)
+	t.c.wakeLoop()
 }
 
 // over says whether another term has begun.

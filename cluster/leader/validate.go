@@ -61,7 +61,7 @@ func complete(s *state.Snapshot, set state.Settings, vc state.VC) (state.VC, err
 		g.Role = cmp.Or(g.Role, "core")
 		g.Disk.Pool = cmp.Or(g.Disk.Pool, set.Pool)
 		checkSize(&f, at, set, *g)
-		checkBoot(&f, at, s, set, g)
+		checkBoot(&f, at, s, vc.Name, g)
 		checkOpen(&f, at, s, set, vc.Name, *g)
 		if g.Disk.Size > maxMemory {
 			f.add(at+"disk.size", g.Disk.Size, "must be at most %d TiB", maxMemory>>40)
@@ -126,23 +126,27 @@ func number(x float64) any {
 }
 
 // checkBoot checks the images: each must be in the catalogue, and of the right kind.
-func checkBoot(f *faults, at string, s *state.Snapshot, set state.Settings, g *state.Group) {
+func checkBoot(f *faults, at string, s *state.Snapshot, vc string, g *state.Group) {
+	tenant, _ := state.SplitName(vc)
 	if g.Boot == (state.Boot{}) && g.Image == "" {
-		if g.Image = set.Image; g.Image == "" {
+		meta, _ := s.Meta()
+		if g.Image = meta.Settings.Image; g.Image == "" {
 			f.add(at+"image", "", "is needed: the cluster has no default image (vcctl image list shows the catalogue)")
 			return
 		}
 	}
-	checkImage(f, at+"image", s, g.Image, state.DiskImage, state.KernelImage)
-	checkImage(f, at+"boot.kernel", s, g.Boot.Kernel, state.KernelImage)
-	checkImage(f, at+"boot.initrd", s, g.Boot.Initrd, state.InitrdImage)
+	known := func(name string) (state.Image, bool) { return s.ImageFor(tenant, name) }
+	checkImage(f, at+"image", g.Image, known, state.DiskImage, state.KernelImage)
+	checkImage(f, at+"boot.kernel", g.Boot.Kernel, known, state.KernelImage)
+	checkImage(f, at+"boot.initrd", g.Boot.Initrd, known, state.InitrdImage)
 }
 
-func checkImage(f *faults, field string, s *state.Snapshot, name string, kinds ...state.ImageKind) {
+// checkImage checks one name by what the tenant may name. What is another tenant's, and what does not exist, are answered alike.
+func checkImage(f *faults, field, name string, known func(string) (state.Image, bool), kinds ...state.ImageKind) {
 	if name == "" {
 		return
 	}
-	img, ok := s.Image(name)
+	img, ok := known(name)
 	if !ok {
 		f.add(field, name, "no image of that name in the catalogue (vcctl image list shows them)")
 		return

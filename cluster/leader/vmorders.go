@@ -155,6 +155,8 @@ func (c *Service) recordResets(ctx context.Context, s *state.Snapshot, r agent.R
 // orderChange says what an order to one VM changes.
 func orderChange(vm state.VM) (verb, text string) {
 	switch {
+	case vm.Order.Elsewhere:
+		return "restart", fmt.Sprintf("stop %s on %s, and start it where there is room", vm.Name, vm.Host)
 	case vm.Order.Restart:
 		return "restart", fmt.Sprintf("stop %s on %s, and start it there again", vm.Name, vm.Host)
 	case vm.Order.StoppedBy != "":

@@ -11,11 +11,13 @@ import (
 // eighth of the server's time under load. So garbage may grow for garbageTime at the pace at which it is made, up to four times what is
 // kept while that is below ampleMemory/5, so that a server of 1,000 hosts and 10,000 VMs stays well under 1 GiB under load; beyond
 // that less, down to as much as is kept, as in other programs. A server at rest makes little; when it comes to rest, what its heap
-// does not need goes back to the kernel at once, because the runtime alone gives back little of it in minutes.
+// does not need goes back to the kernel at once, because the runtime alone gives back little of it in minutes, and rows that lie
+// scattered are laid out anew, because the runtime moves no objects.
 const (
 	ampleMemory       = 700 << 20
 	maxGarbagePercent = 400 // percent of what is kept
 	minGarbagePercent = 100
+	compactPercent    = 25               // while the state is laid out anew: little garbage comes to lie between the new rows
 	garbageTime       = 10 * time.Second // between two collections
 	paceEvery         = 2 * time.Second
 	paceFalls         = 5 // the pace falls by a fifth of the difference in a step, by two thirds in 10 s: a load that comes in bursts is one load
@@ -34,12 +36,24 @@ func garbagePercent(kept uint64, pace float64) int {
 // paced is the pace to count with after a step in which so many bytes a second were made: more counts at once, less slowly.
 func paced(pace, now float64) float64 { return max(now, pace-(pace-now)/paceFalls) }
 
-// PaceGC is for the program that runs a server: it fits the garbage collector to the server's live memory and to how fast garbage
+// PaceGC is for the program that runs a member: it fits the garbage collector to the live memory and to how fast garbage
 // is made, until stop is called. set is the environment's GOGC: if an operator set it, PaceGC does nothing.
-func PaceGC(set string) (stop func()) {
+func (m *Member) PaceGC(set string) (stop func()) {
 	if set != "" {
 		return func() {}
 	}
+	return paceGC(func() {
+		if m.State == nil {
+			return // it is no server
+		}
+		if _, err := m.State.Compact(); err != nil {
+			m.log.Warn("memory stays as it is", "error", err)
+		}
+	})
+}
+
+// paceGC calls compact when the program has come to rest and less than half of its heap's pages is live.
+func paceGC(compact func()) (stop func()) {
 	p := pacer{samples: []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}, room: maxGarbagePercent}
 	p.step(0) // from here on
 	was := debug.SetGCPercent(p.room)
@@ -59,6 +73,13 @@ func PaceGC(set string) (stop func()) {
 			}
 			if p.rests() {
 				debug.FreeOSMemory()
+				if scattered() {
+					debug.SetGCPercent(compactPercent)
+					compact()
+					debug.SetGCPercent(p.room)
+					debug.FreeOSMemory()
+				}
+				p.step(0) // that was no load
 			}
 		}
 	})
@@ -69,7 +90,14 @@ func PaceGC(set string) (stop func()) {
 	}
 }
 
-// pacer is what PaceGC knows between two steps.
+// scattered says whether more of the heap's pages lies between objects than is live, after a collection.
+func scattered() bool {
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}}
+	metrics.Read(samples)
+	return samples[1].Value.Uint64() > samples[0].Value.Uint64()
+}
+
+// pacer is what paceGC knows between two steps.
 type pacer struct {
 	samples []metrics.Sample // live bytes, and all that were ever made
 	made    uint64

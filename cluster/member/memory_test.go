@@ -56,11 +56,11 @@ func TestRests(t *testing.T) {
 func TestPaceGC(t *testing.T) {
 	was := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(was)
-	PaceGC("50")()
+	(&Member{}).PaceGC("50")()
 	if now := debug.SetGCPercent(100); now != 100 {
 		t.Errorf("what an operator chose became %d%%", now)
 	}
-	stop := PaceGC("")
+	stop := (&Member{}).PaceGC("")
 	if now := debug.SetGCPercent(maxGarbagePercent); now != maxGarbagePercent {
 		t.Errorf("room for %d%%, want %d%%", now, maxGarbagePercent)
 	}

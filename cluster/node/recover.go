@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,60 @@ type Recovered struct {
 	Hosts   []string // that the state knows, by name: those that are waited for
 }
 
+// stopped is the log of a server that does not run, and a transport that leads nowhere.
+type stopped struct {
+	node      *Node
+	disk      disk
+	snaps     raft.SnapshotStore
+	transport *raft.InmemTransport
+}
+
+// openStopped opens the log of a stopped server, lists the servers of its configuration, and calls f. doing is for errors. It fails
+// while the directory is in use.
+func openStopped(doing string, o Options, f func(stopped, *Recovered) error) (r Recovered, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s server %s: %w", doing, o.ID, err)
+		}
+	}()
+	if o.Memory == nil {
+		if _, err := os.Stat(o.Dir); err != nil { // a new log is not to be made
+			return r, err
+		}
+	}
+	s := stopped{node: &Node{o: o, id: o.ID, log: o.Log.With("part", "raft")}}
+	s.node.hclog = newHclog(s.node.log, false)
+	if s.disk, s.snaps, err = openDisk(o, s.node.hclog); err != nil {
+		return r, err
+	}
+	defer func() {
+		if p := recover(); p != nil { // an entry that this program does not know
+			err = fmt.Errorf("%v", p)
+		}
+		err = errors.Join(err, s.disk.Close())
+	}()
+	_, s.transport = raft.NewInmemTransport(raft.ServerAddress(cmp.Or(o.Advertise, o.ID)))
+	defer s.transport.Close()
+	if has, err := raft.HasExistingState(s.disk, s.disk, s.snaps); err != nil || !has {
+		return r, errors.Join(errors.New("there is no log in its directory"), err)
+	}
+	conf, err := raft.GetConfiguration(s.node.config(), &fsm{store: state.New()}, s.disk, s.disk, s.snaps, s.transport)
+	if err != nil {
+		return r, fmt.Errorf("who the servers were: %w", err)
+	}
+	for _, v := range conf.Servers {
+		r.Servers = append(r.Servers, Server{ID: string(v.ID), Address: string(v.Address), Voter: v.Suffrage == raft.Voter})
+	}
+	err = f(s, &r)
+	return r, err
+}
+
+// describe takes the cluster and its hosts from a state.
+func (r *Recovered) describe(s *state.Snapshot) {
+	meta, _ := s.Meta()
+	r.Cluster, r.Epoch, r.Hosts = meta.ID, meta.Epoch, hostNames(s)
+}
+
 // Recover makes the stopped server whose directory the options name the only voter of its cluster, with all that its log has:
 // for a cluster that has lost its majority for good. What other servers acknowledged and this one never received is lost, and
 // what was under way may be in force. The state is under a recovery freeze (see state.PrepareRestore). The other servers must
@@ -31,115 +86,55 @@ type Recovered struct {
 // received that.
 //
 // Of the options Recover needs Dir (or Memory), ID, Advertise and Log. It fails while the directory is in use.
-func Recover(o Options, waitFor ...string) (r Recovered, err error) {
-	fail := func(err error) (Recovered, error) { return r, fmt.Errorf("recover server %s: %w", o.ID, err) }
-	if o.Memory == nil {
-		if _, err := os.Stat(o.Dir); err != nil { // a new log is not to be made
-			return fail(err)
+func Recover(o Options, waitFor ...string) (Recovered, error) {
+	return openStopped("recover", o, func(l stopped, r *Recovered) error {
+		f := &recoveringFSM{fsm{store: state.New()}, waitFor}
+		only := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(o.ID), Address: l.transport.LocalAddr()}}}
+		if err := raft.RecoverCluster(l.node.config(), f, l.disk, l.disk, l.snaps, l.transport, only); err != nil {
+			return err
 		}
-	}
-	n := &Node{o: o, id: o.ID, log: o.Log.With("part", "raft")}
-	n.hclog = newHclog(n.log, false)
-	disk, snaps, err := openDisk(o, n.hclog)
-	if err != nil {
-		return fail(err)
-	}
-	defer func() {
-		if p := recover(); p != nil { // an entry that this program does not know
-			err = fmt.Errorf("recover server %s: %v", o.ID, p)
+		list, err := l.snaps.List()
+		if err != nil || len(list) == 0 {
+			return errors.Join(errors.New("the recovered state is not there"), err)
 		}
-		err = errors.Join(err, disk.Close())
-	}()
-	address := o.Advertise
-	if address == "" {
-		address = o.ID
-	}
-	_, transport := raft.NewInmemTransport(raft.ServerAddress(address))
-	defer transport.Close()
-	if has, err := raft.HasExistingState(disk, disk, snaps); err != nil || !has {
-		return fail(errors.Join(errors.New("there is no log in its directory"), err))
-	}
-	before, err := raft.GetConfiguration(n.config(), &fsm{store: state.New()}, disk, disk, snaps, transport)
-	if err != nil {
-		return fail(fmt.Errorf("who the servers were: %w", err))
-	}
-	for _, s := range before.Servers {
-		r.Servers = append(r.Servers, Server{ID: string(s.ID), Address: string(s.Address), Voter: s.Suffrage == raft.Voter})
-	}
-	f := &recoveringFSM{fsm{store: state.New()}, waitFor}
-	only := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(o.ID), Address: transport.LocalAddr()}}}
-	if err := raft.RecoverCluster(n.config(), f, disk, disk, snaps, transport, only); err != nil {
-		return fail(err)
-	}
-	list, err := snaps.List()
-	if err != nil || len(list) == 0 {
-		return fail(errors.Join(errors.New("the recovered state is not there"), err))
-	}
-	r.Index, r.Term = list[0].Index, list[0].Term
-	_, in, err := snaps.Open(list[0].ID)
-	if err != nil {
-		return fail(err)
-	}
-	s := state.New()
-	if err := (&fsm{store: s}).Restore(in); err != nil {
-		return fail(err)
-	}
-	meta, _ := s.Snapshot().Meta()
-	r.Cluster, r.Epoch, r.Hosts = meta.ID, meta.Epoch, hostNames(s.Snapshot())
-	return r, nil
+		r.Index, r.Term = list[0].Index, list[0].Term
+		_, in, err := l.snaps.Open(list[0].ID)
+		if err != nil {
+			return err
+		}
+		s := state.New()
+		if err := (&fsm{store: s}).Restore(in); err != nil {
+			return err
+		}
+		r.describe(s.Snapshot())
+		return nil
+	})
 }
 
 // Examine returns what the stopped server whose directory the options name has: the servers and the hosts by its state, and the
 // last entry of its log. It changes nothing. It fails while the directory is in use.
-func Examine(o Options) (r Recovered, err error) {
-	fail := func(err error) (Recovered, error) { return r, fmt.Errorf("examine server %s: %w", o.ID, err) }
-	if _, err := os.Stat(o.Dir); err != nil { // a new log is not to be made
-		return fail(err)
-	}
-	n := &Node{o: o, id: o.ID, log: o.Log.With("part", "raft")}
-	n.hclog = newHclog(n.log, false)
-	disk, snaps, err := openDisk(o, n.hclog)
-	if err != nil {
-		return fail(err)
-	}
-	defer func() {
-		if p := recover(); p != nil { // an entry that this program does not know
-			err = fmt.Errorf("examine server %s: %v", o.ID, p)
+func Examine(o Options) (Recovered, error) {
+	return openStopped("examine", o, func(l stopped, r *Recovered) error {
+		last, err := l.disk.LastIndex()
+		if err != nil {
+			return err
 		}
-		err = errors.Join(err, disk.Close())
-	}()
-	if has, err := raft.HasExistingState(disk, disk, snaps); err != nil || !has {
-		return fail(errors.Join(errors.New("there is no log in its directory"), err))
-	}
-	_, transport := raft.NewInmemTransport(raft.ServerAddress(o.ID))
-	defer transport.Close()
-	s := state.New()
-	conf, err := raft.GetConfiguration(n.config(), &fsm{store: state.New()}, disk, disk, snaps, transport)
-	if err != nil {
-		return fail(fmt.Errorf("who the servers were: %w", err))
-	}
-	for _, v := range conf.Servers {
-		r.Servers = append(r.Servers, Server{ID: string(v.ID), Address: string(v.Address), Voter: v.Suffrage == raft.Voter})
-	}
-	last, err := disk.LastIndex()
-	if err != nil {
-		return fail(err)
-	}
-	if err := replay(s, disk, snaps, last); err != nil {
-		return fail(err)
-	}
-	meta, _ := s.Snapshot().Meta()
-	r.Cluster, r.Epoch, r.Hosts = meta.ID, meta.Epoch, hostNames(s.Snapshot())
-	if list, err := snaps.List(); err == nil && len(list) > 0 && list[0].Index >= last {
-		r.Index, r.Term = list[0].Index, list[0].Term
-		return r, nil
-	}
-	var entry raft.Log
-	if err := disk.GetLog(last, &entry); err != nil {
-		return fail(fmt.Errorf("entry %d of its log: %w", last, err))
-	}
-	r.Index, r.Term = entry.Index, entry.Term
-	return r, nil
+		s := state.New()
+		if err := replay(s, l.disk, l.snaps, last); err != nil {
+			return err
+		}
+		r.describe(s.Snapshot())
+		if list, err := l.snaps.List(); err == nil && len(list) > 0 && list[0].Index >= last {
+			r.Index, r.Term = list[0].Index, list[0].Term
+			return nil
+		}
+		var entry raft.Log
+		if err := l.disk.GetLog(last, &entry); err != nil {
+			return fmt.Errorf("entry %d of its log: %w", last, err)
+		}
+		r.Index, r.Term = entry.Index, entry.Term
+		return nil
+	})
 }
 
 // replay applies the newest snapshot and the log after it to a state, as a recovery does: also entries that were never known to

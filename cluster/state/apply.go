@@ -45,6 +45,8 @@ type Entry struct {
 // all of them, after all of them, or after some that came first. One transaction serves many entries, because a transaction for
 // each would take most of the time.
 func (s *Store) ApplyAll(entries []Entry) []error {
+	s.applying.Lock()
+	defer s.applying.Unlock()
 	out := make([]error, len(entries))
 	for from := 0; from < len(entries); {
 		from += s.applySome(entries[from:], out[from:])
@@ -271,8 +273,8 @@ func (w *writer) imagePut(b *ImagePut) error {
 	if _, ok := w.read().Image(b.Name); ok {
 		return fmt.Errorf("image %s is in the catalogue already: %w", b.Name, ErrConflict)
 	}
-	if _, ok := w.read().Image(b.Initrd); b.Initrd != "" && !ok {
-		return fmt.Errorf("image %s: initrd image %s: %w", b.Name, b.Initrd, ErrNotFound)
+	if err := w.read().CheckImagePut(b.Image); err != nil {
+		return err
 	}
 	img := b.Image
 	img.CreateIndex, img.AddedAt = w.index, w.at

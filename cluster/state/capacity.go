@@ -4,7 +4,7 @@ import "evenkeel/cluster/capacity"
 
 // charged is what a VM's charge follows from, g being its group: nil where that is gone.
 func charged(vm *VM, g *Group) capacity.VM {
-	v := capacity.VM{Reported: vm.ChargedMemory, Boot: vm.BootMemory, Frozen: vm.Frozen, Stopping: vm.Phase == Stopping && !vm.Order.Restart}
+	v := capacity.VM{Reported: vm.ChargedMemory, Boot: vm.BootMemory, Frozen: vm.Frozen, Stopping: vm.Phase == Stopping && !vm.RestartsInPlace()}
 	if vm.KeepsMemory() {
 		return capacity.VM{Reported: vm.ChargedMemory, Stopping: true}
 	}

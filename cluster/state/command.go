@@ -56,6 +56,10 @@ const (
 	KindRolePut       Kind = "role-put"
 	KindRoleDrop      Kind = "role-drop"
 	KindSubjectRevoke Kind = "subject-revoke"
+
+	KindRunUsage Kind = "run-usage"
+	KindPeriodic Kind = "periodic"
+	KindAgenda   Kind = "agenda"
 )
 
 // FormatVersion is the version of the format of the log and of snapshots that this code writes. It reads all versions
@@ -124,6 +128,9 @@ var present = format{FormatVersion, map[Kind]kind{
 	KindRolePut:           from(tenantsSince, (*writer).rolePut),
 	KindRoleDrop:          from(tenantsSince, (*writer).roleDrop),
 	KindSubjectRevoke:     from(tenantsSince, (*writer).subjectRevoke),
+	KindRunUsage:          from(periodicSince, (*writer).runUsage),
+	KindPeriodic:          from(periodicSince, (*writer).periodicPut),
+	KindAgenda:            from(periodicSince, (*writer).agenda),
 }}
 
 // MaxCommandBytes bounds one command in the log.
@@ -182,6 +189,10 @@ type Plan struct {
 	Text          string      `json:"text,omitempty"` // for the event
 	// Version is what users ask of the VC from now on, as they wrote it; nil if that does not change.
 	Version *VersionPut `json:"version,omitempty"`
+	// Job is the full name of the job that the VC is a run of if it starts to run; "": no run is recorded. Occurrence is the one
+	// of the agenda that it is.
+	Job        string `json:"job,omitempty"`
+	Occurrence string `json:"occurrence,omitempty"`
 }
 
 // Allocation gives each VM of a group that many cores.

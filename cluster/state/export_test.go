@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 )
 
@@ -19,9 +20,9 @@ func (s *Store) SeenAmiss() (ids []string) {
 			ids = append(ids, id)
 		}
 	}
-	kept := map[string]int{}
-	each(s.Snapshot(), func(e *Event) bool { kept[e.OwnerOf()]++; return true }, tEvents, "id")
-	if s.cache.events.kept != nil && !maps.Equal(s.cache.events.kept, kept) {
+	kept := map[string]ownEvents{}
+	each(s.Snapshot(), func(e *Event) bool { count(kept, e.OwnerOf(), e.Kind, 1); return true }, tEvents, "id")
+	if s.cache.events.kept != nil && !reflect.DeepEqual(s.cache.events.kept, kept) {
 		ids = append(ids, fmt.Sprintf("events %v, not %v", s.cache.events.kept, kept))
 	}
 	n := 0

@@ -144,6 +144,7 @@ func (w *writer) markLost(vm VM, why string) {
 	for _, h := range hosts {
 		w.touch(h)
 	}
+	w.runOf(vm)
 	w.event("vm-"+string(vm.Phase), "vm", vm.Name, "%s", why)
 }
 

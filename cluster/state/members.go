@@ -90,6 +90,7 @@ func (w *writer) memberPut(b *Member) error {
 	w.put(tMembers, &m)
 	if m.Server && m.Format > 0 && m.Format < versionsSince {
 		w.dropAllVersions()
+		w.dropPeriodic()
 	}
 	switch {
 	case !known:

@@ -80,6 +80,9 @@ func (s *Snapshot) save(to io.Writer, version int) error {
 		func() error { return saveTable[VCVersion](enc, s, tVersions) },
 		func() error { return saveTable[RoleBinding](enc, s, tRoleBindings) },
 		func() error { return saveTable[Revocation](enc, s, tRevocations) },
+		func() error { return saveTable[Run](enc, s, tRuns) },
+		func() error { return saveTable[PeriodicJob](enc, s, tJobs) },
+		func() error { return saveTable[Occurrence](enc, s, tOccurrences) },
 		func() error { return saveTable[position](enc, s, tIndex) },
 	} {
 		if err := save(); err != nil {
@@ -104,19 +107,31 @@ func (s *Store) Restore(from io.Reader) error { return s.restore(from, FormatVer
 
 // restore reads what programs wrote that know the format up to that version.
 func (s *Store) restore(from io.Reader, newest int) error {
+	db, err := load(from, newest)
+	if err != nil {
+		return err
+	}
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	s.replace(db)
+	return nil
+}
+
+// load reads a saved state.
+func load(from io.Reader, newest int) (*memdb.MemDB, error) {
 	in := bufio.NewReaderSize(from, 1<<16)
 	sum := sha256.New()
 	head, err := in.ReadBytes('\n')
 	if err != nil {
-		return fmt.Errorf("restore state: header: %w", err)
+		return nil, fmt.Errorf("restore state: header: %w", err)
 	}
 	sum.Write(head)
 	var h header
 	if err := strict(head, &h); err != nil {
-		return fmt.Errorf("restore state: header: %w", err)
+		return nil, fmt.Errorf("restore state: header: %w", err)
 	}
 	if h.Format != snapshotFormat || h.Version < 1 || h.Version > newest {
-		return fmt.Errorf("restore state: format %q version %d, known are %q 1 to %d", h.Format, h.Version, snapshotFormat, newest)
+		return nil, fmt.Errorf("restore state: format %q version %d, known are %q 1 to %d", h.Format, h.Version, snapshotFormat, newest)
 	}
 	db := New().db
 	txn := db.Txn(true)
@@ -124,42 +139,46 @@ func (s *Store) restore(from io.Reader, newest int) error {
 	for n := 2; ; n++ {
 		b, err := in.ReadBytes('\n')
 		if err == io.EOF {
-			return fmt.Errorf("restore state: it ends at line %d, before its end: %w", n, io.ErrUnexpectedEOF)
+			return nil, fmt.Errorf("restore state: it ends at line %d, before its end: %w", n, io.ErrUnexpectedEOF)
 		}
 		if err != nil {
-			return fmt.Errorf("restore state: line %d: %w", n, err)
+			return nil, fmt.Errorf("restore state: line %d: %w", n, err)
 		}
 		var l line
 		if err := strict(b, &l); err != nil {
-			return fmt.Errorf("restore state: line %d: %w", n, err)
+			return nil, fmt.Errorf("restore state: line %d: %w", n, err)
 		}
 		if l.Table == tSeal {
 			if err := checkSeal(l, sum.Sum(nil), in); err != nil {
-				return fmt.Errorf("restore state: line %d: %w", n, err)
+				return nil, fmt.Errorf("restore state: line %d: %w", n, err)
 			}
 			break
 		}
 		sum.Write(b)
 		row, err := newRow(l.Table)
 		if err != nil {
-			return fmt.Errorf("restore state: line %d: %w", n, err)
+			return nil, fmt.Errorf("restore state: line %d: %w", n, err)
 		}
 		if err := strict(l.Row, row); err != nil {
-			return fmt.Errorf("restore state: line %d, %s: %w", n, l.Table, err)
+			return nil, fmt.Errorf("restore state: line %d, %s: %w", n, l.Table, err)
 		}
 		if err := txn.Insert(l.Table, row); err != nil {
-			return fmt.Errorf("restore state: line %d, %s: %w", n, l.Table, err)
+			return nil, fmt.Errorf("restore state: line %d, %s: %w", n, l.Table, err)
 		}
 	}
 	txn.Commit()
+	return db, nil
+}
 
+// replace puts another database in the place of the store's, and wakes all who watch. The caller holds applying.
+func (s *Store) replace(db *memdb.MemDB) {
 	s.mu.Lock()
 	old := s.db
 	s.db = db
 	s.mu.Unlock()
+	s.cache = applyCache{} // it keeps the old one in memory
 	wake(old)
 	s.watches.fire(nil, true)
-	return nil
 }
 
 // checkSeal compares the last line with what was read before it, and refuses bytes after it.
@@ -234,6 +253,12 @@ func newRow(table string) (any, error) {
 		return new(RoleBinding), nil
 	case tRevocations:
 		return new(Revocation), nil
+	case tRuns:
+		return new(Run), nil
+	case tJobs:
+		return new(PeriodicJob), nil
+	case tOccurrences:
+		return new(Occurrence), nil
 	}
 	return nil, fmt.Errorf("unknown table %q", table)
 }

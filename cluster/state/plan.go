@@ -126,7 +126,17 @@ func (w *writer) putVC(p *Plan) error {
 			}
 		}
 	}
+	if p.Occurrence != "" {
+		if err := w.claim(p.Occurrence, &vc); err != nil {
+			return err
+		}
+	}
 	w.put(tVCs, &vc)
+	if exists {
+		w.runFollows(p, &vc, &old)
+	} else {
+		w.runFollows(p, &vc, nil)
+	}
 	if p.Version != nil {
 		w.addVersion(&vc, *p.Version)
 	}

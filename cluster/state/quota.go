@@ -16,7 +16,7 @@ const (
 	QuotaMemory    QuotaKey = "memory"         // bytes
 	QuotaVMs       QuotaKey = "vms"            // VMs
 	QuotaVCs       QuotaKey = "vcs"            // virtual clusters
-	QuotaDisk      QuotaKey = "disk"           // bytes of disks that virtual clusters name, or of their images
+	QuotaDisk      QuotaKey = "disk"           // bytes of disks that virtual clusters name, or of their images, and of the files of the images that the tenant owns
 	QuotaImages    QuotaKey = "images"         // images that the tenant owns
 	QuotaNetworks  QuotaKey = "networks"       // networks that the tenant owns
 	QuotaTokens    QuotaKey = "tokens"         // tokens of the API
@@ -103,6 +103,7 @@ func (s *Snapshot) UseOf(tenant string) Use {
 		s.addUse(use, vc)
 		return true
 	})
+	s.eachImageOf(tenant, func(img *Image) { addImageUse(use, img) })
 	use[QuotaTokens] = float64(s.tokensOf(tenant))
 	return use
 }

@@ -122,6 +122,7 @@ func (w *writer) since(now *Snapshot) {
 	w.tenantsSince(now)
 	if w.read().readable(FormatVersion) < versionsSince {
 		w.dropAllVersions()
+		w.dropPeriodic()
 	}
 	w.bindingsSince(now)
 	for _, r := range now.RevokedCertificates() {

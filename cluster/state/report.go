@@ -124,9 +124,6 @@ func (w *writer) step(vm VM, st VMStatus) {
 		g = &Group{}
 	}
 	vm = vm.reported(st, g)
-	if w.version >= versionsSince {
-		vm = vm.toRestart()
-	}
 	if vm == old {
 		return
 	}
@@ -138,7 +135,11 @@ func (w *writer) step(vm VM, st VMStatus) {
 	if vm.ChargedMemory != old.ChargedMemory || vm.ConsumesResources() != old.ConsumesResources() || vm.Generation != old.Generation {
 		w.touch(vm.Host)
 	}
-	if vm.Phase != old.Phase {
-		w.event("vm-"+string(vm.Phase), "vm", vm.Name, "%s on host %s%s", vm.Phase, vm.Host, because(vm.Reason))
+	if phase := vm.Phase; phase != old.Phase {
+		w.runOf(vm)
+		if vm.Order.Elsewhere {
+			phase = Stopped // in order: it waits for its start
+		}
+		w.event("vm-"+string(phase), "vm", vm.Name, "%s on host %s%s", phase, vm.Host, because(vm.Reason))
 	}
 }

@@ -5,54 +5,86 @@ import (
 	"slices"
 )
 
-// What is kept of the past is divided among tenants and the cluster: the owner of the most loses its oldest. So a
-// tenant keeps its share, keepEvents over the number of those that have events, whatever the others do; and it keeps more where they
-// use less. Before there are tenants the oldest event of all goes, as in servers that do not know tenants.
+// kindsShareSince is the version of the format from which on the kinds of events share what is kept.
+const kindsShareSince = 2
 
-// eventCounts are how many events are kept of each owner (Event.OwnerOf). A transaction counts beside them until it is committed.
+// What is kept of the past is divided among tenants and the cluster: the owner of the most loses some. So a tenant keeps its share,
+// keepEvents over the number of those that have events, whatever the others do; and it keeps more where they use less. Within a
+// tenant's events the kinds share likewise: the kind that has most loses its oldest, so that a script that creates and deletes
+// drowns no rare kind. Servers that know no tenants drop the oldest event of all.
+
+// ownEvents are how many events an owner has (Event.OwnerOf), and of each kind.
+type ownEvents struct {
+	sum   int
+	kinds map[string]int
+}
+
+// eventCounts are how many events are kept. A transaction counts beside them until it is committed.
 type eventCounts struct {
-	kept  map[string]int // nil: not counted yet
-	delta map[string]int // of the transaction
+	kept  map[string]ownEvents // by owner; nil: not counted yet
+	delta map[string]ownEvents // of the transaction
 }
 
 // begin is for a transaction: the same counts, and nothing beside them.
-func (c eventCounts) begin() eventCounts { return eventCounts{c.kept, map[string]int{}} }
+func (c eventCounts) begin() eventCounts { return eventCounts{c.kept, map[string]ownEvents{}} }
 
 // commit takes what the transaction counted into the counts.
 func (c eventCounts) commit() eventCounts {
 	if c.kept == nil {
 		return eventCounts{}
 	}
-	for owner, n := range c.delta {
-		if c.kept[owner] += n; c.kept[owner] == 0 {
-			delete(c.kept, owner)
+	for owner, own := range c.delta {
+		for kind, n := range own.kinds {
+			count(c.kept, owner, kind, n)
 		}
 	}
 	return eventCounts{kept: c.kept}
 }
 
-// largest is the owner of the most events, the first by name of several; total is how many there are.
-func (c eventCounts) largest() (owner string, total int) {
+// count adds n events of a kind to those of an owner.
+func count(in map[string]ownEvents, owner, kind string, n int) {
+	own, there := in[owner]
+	if !there {
+		own.kinds = map[string]int{}
+	}
+	own.sum += n
+	if own.kinds[kind] += n; own.kinds[kind] == 0 {
+		delete(own.kinds, kind)
+	}
+	if in[owner] = own; len(own.kinds) == 0 {
+		delete(in, owner)
+	}
+}
+
+// maxOf is the highest of two sums of counts, and the first by name of several; total is the sum of all.
+func maxOf[V any](kept, delta map[string]V, size func(V) int) (name string, total int) {
 	highest := 0
 	look := func(of string, n int) {
-		if total += n; n > highest || n == highest && n > 0 && of < owner {
-			owner, highest = of, n
+		if total += n; n > highest || n == highest && n > 0 && of < name {
+			name, highest = of, n
 		}
 	}
-	for of, n := range c.kept {
-		look(of, n+c.delta[of])
+	for of, v := range kept {
+		look(of, size(v)+size(delta[of]))
 	}
-	for of, n := range c.delta {
-		if _, there := c.kept[of]; !there {
-			look(of, n)
+	for of, v := range delta {
+		if _, there := kept[of]; !there {
+			look(of, size(v))
 		}
 	}
-	return owner, total
+	return name, total
+}
+
+// largest is the owner of the most events, and the kind of which that has most; total is how many events there are of all owners.
+func (c eventCounts) largest() (owner, kind string, total int) {
+	owner, total = maxOf(c.kept, c.delta, func(own ownEvents) int { return own.sum })
+	kind, _ = maxOf(c.kept[owner].kinds, c.delta[owner].kinds, func(n int) int { return n })
+	return owner, kind, total
 }
 
 // forgetEvents drops what is too much once there is a new event.
 func (w *writer) forgetEvents(e *Event) {
-	if !w.read().HasTenants() {
+	if w.version < kindsShareSince {
 		w.cache.events = eventCounts{}
 		if e.Seq > keepEvents {
 			if old, ok := first[Event](w.read(), tEvents, "id", e.Seq-keepEvents); ok {
@@ -63,25 +95,27 @@ func (w *writer) forgetEvents(e *Event) {
 	}
 	counts := &w.cache.events
 	if counts.kept == nil { // all that are there, with the new one
-		kept := map[string]int{}
-		each(w.read(), func(e *Event) bool { kept[e.OwnerOf()]++; return true }, tEvents, "id")
-		*counts = eventCounts{kept, map[string]int{}}
+		*counts = eventCounts{map[string]ownEvents{}, map[string]ownEvents{}}
+		each(w.read(), func(e *Event) bool { count(counts.kept, e.OwnerOf(), e.Kind, 1); return true }, tEvents, "id")
 	} else {
-		counts.delta[e.OwnerOf()]++
+		count(counts.delta, e.OwnerOf(), e.Kind, 1)
 	}
 	for {
-		owner, total := counts.largest()
+		owner, kind, total := counts.largest()
 		if total <= keepEvents {
 			return
 		}
-		old, ok := first[Event](w.read(), tEvents, "owner", owner)
+		old, ok := first[Event](w.read(), tEvents, "owner", ownKind(owner, kind))
 		if !ok {
-			panic("state: no event of " + owner + " is kept, of those that were counted")
+			panic("state: no event " + kind + " of " + owner + " is kept, of those that were counted")
 		}
 		w.drop(tEvents, &old)
-		counts.delta[owner]--
+		count(counts.delta, owner, kind, -1)
 	}
 }
+
+// ownKind is the key of the events of a kind that an owner has.
+func ownKind(owner, kind string) string { return owner + tenantSeparator + kind }
 
 // ownerOf is the tenant that an operation belongs to; "" for those of the cluster.
 func (op *Operation) ownerOf() string {

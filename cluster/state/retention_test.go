@@ -3,6 +3,8 @@ package state_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,7 +67,7 @@ func TestRetentionIsFair(t *testing.T) {
 	if n := operations["film"]; n < keep-300-slack || n > keep-300+slack {
 		t.Errorf("%d operations of the busy tenant are kept", n)
 	}
-	if k.Snapshot().EventsAfter(0, 1)[0] != oldest {
+	if len(k.Snapshot().EventsAfter(0, 1)) == 0 || k.Snapshot().EventsAfter(0, 1)[0] != oldest {
 		t.Error("the cluster lost an event to a tenant")
 	}
 	for range keep / 2 { // now both are busy
@@ -90,5 +92,60 @@ func TestRetentionIsFair(t *testing.T) {
 	newest := k.Snapshot().EventsWhere(state.EventFilter{}, 0, true, 5)
 	if last := k.Snapshot().LastEvent(); len(newest) != 5 || newest[4].Seq != last || newest[0].Seq != last-4 {
 		t.Errorf("the newest events: %+v", newest)
+	}
+}
+
+// Whatever a script does, of each kind of events of a tenant its newest are kept: at least as many as its share, the tenant's share
+// over the number of kinds that it has. What is kept is bounded, and of each kind without holes.
+func TestEachKindKeepsItsShare(t *testing.T) {
+	const keep = 10_000
+	kinds := []string{"vc-created", "vc-deleted", "vm-running", "vm-stopped", "vm-failed", "token-made", "image-added", "vc-scaled"}
+	for seed := range uint64(3) {
+		r := rand.New(rand.NewPCG(seed, 26))
+		k := small(t, 1)
+		tenants := []string{"default", "film", "acme"}[:1+seed]
+		for _, name := range tenants[1:] {
+			k.must(t, state.KindTenantPut, state.TenantPut{Tenant: state.Tenant{Name: name, Salt: "s"}})
+		}
+		type own struct{ tenant, kind string }
+		happened, total := map[own][]string{}, 0
+		for total = range keep + 4_000 {
+			at := own{tenants[r.IntN(len(tenants))], kinds[min(r.IntN(len(kinds)), r.IntN(len(kinds)))]}
+			if total%10 > 0 { // a script
+				at = own{tenants[0], kinds[total%2]}
+			}
+			text := fmt.Sprint(total)
+			k.must(t, state.KindAudit, state.Audit{Kind: at.kind, Object: "vc", Name: state.FullName(at.tenant, "web"), Text: text})
+			happened[at] = append(happened[at], text)
+		}
+		kept, events := map[own][]string{}, k.Snapshot().EventsAfter(0, 0)
+		owners, kindsOf := map[string]bool{}, map[string]map[string]bool{}
+		for _, e := range events {
+			owner := e.OwnerOf()
+			owners[owner] = true
+			if kindsOf[owner] == nil {
+				kindsOf[owner] = map[string]bool{}
+			}
+			kindsOf[owner][e.Kind] = true
+			if e.Object == "vc" {
+				kept[own{owner, e.Kind}] = append(kept[own{owner, e.Kind}], e.Text)
+			}
+		}
+		if len(events) != keep {
+			t.Errorf("%d events are kept", len(events))
+		}
+		for at, all := range happened {
+			share := min(len(all), keep/len(owners)/len(kindsOf[at.tenant]))
+			has := kept[at]
+			if len(has) < share {
+				t.Errorf("seed %d: of %d events %s of %s %d are kept, its share is %d", seed, len(all), at.kind, at.tenant, len(has), share)
+			}
+			if !slices.Equal(has, all[len(all)-len(has):]) {
+				t.Errorf("seed %d: of the events %s of %s not the newest are kept", seed, at.kind, at.tenant)
+			}
+		}
+		if ids := k.SeenAmiss(); len(ids) > 0 {
+			t.Errorf("the cache differs: %v", ids)
+		}
 	}
 }

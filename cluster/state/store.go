@@ -36,6 +36,10 @@ const (
 	tVersions     = "vc-versions"
 	tRoleBindings = "role-bindings"
 	tRevocations  = "revocations"
+
+	tRuns        = "runs"
+	tJobs        = "periodic-jobs"
+	tOccurrences = "occurrences"
 )
 
 // position is how far the log has been applied, and where the events stand.
@@ -63,7 +67,7 @@ func schema() *memdb.DBSchema {
 	}
 	events := &memdb.TableSchema{Name: tEvents, Indexes: map[string]*memdb.IndexSchema{
 		"id":    {Name: "id", Unique: true, Indexer: numberIndex[Event]{func(e *Event) (uint64, bool) { return e.Seq, true }}},
-		"owner": {Name: "owner", Indexer: nameIndex[Event]{func(e *Event) (string, bool) { return e.OwnerOf(), true }}},
+		"owner": {Name: "owner", Indexer: nameIndex[Event]{func(e *Event) (string, bool) { return ownKind(e.OwnerOf(), e.Kind), true }}},
 	}}
 	s := &memdb.DBSchema{Tables: map[string]*memdb.TableSchema{tEvents: events}}
 	for _, t := range []*memdb.TableSchema{
@@ -94,6 +98,11 @@ func schema() *memdb.DBSchema {
 			&memdb.IndexSchema{Name: "subject", Indexer: nameIndex[RoleBinding]{func(b *RoleBinding) (string, bool) { return b.Subject.key(), true }}},
 			&memdb.IndexSchema{Name: "tenant", Indexer: nameIndex[RoleBinding]{func(b *RoleBinding) (string, bool) { return b.Tenant, true }}}),
 		table(tRevocations, "ID"),
+		table(tRuns, "ID", by("job", "Job", false, false),
+			&memdb.IndexSchema{Name: "open", AllowMissing: true, Indexer: nameIndex[Run]{func(r *Run) (string, bool) { return r.VC, r.Ended.IsZero() }}}),
+		table(tJobs, "Name"),
+		table(tOccurrences, "ID", by("job", "Job", false, false),
+			&memdb.IndexSchema{Name: "ahead", AllowMissing: true, Indexer: nameIndex[Occurrence]{func(o *Occurrence) (string, bool) { return "ahead", !o.State.Over() }}}),
 		table(tMigrations, "ID", by("plan", "Plan", false, true), by("vm", "VM", false, false),
 			&memdb.IndexSchema{Name: "running", Unique: true, AllowMissing: true, Indexer: nameIndex[Migration]{func(m *Migration) (string, bool) {
 				return m.VM, m.State == MigrationRunning
@@ -156,8 +165,9 @@ func (nameIndex[T]) FromArgs(args ...any) ([]byte, error) {
 
 // Store holds the state. One goroutine applies entries, any number read.
 type Store struct {
-	mu sync.RWMutex // guards the pointer, not the data: Restore swaps it
-	db *memdb.MemDB
+	applying sync.Mutex   // held while entries are applied and while the database is replaced
+	mu       sync.RWMutex // guards the pointer, not the data: replace swaps it
+	db       *memdb.MemDB
 
 	watches hostWatches
 
@@ -181,7 +191,7 @@ func (s *Store) current() *memdb.MemDB {
 
 // Snapshot returns the state as it is now. It costs a pointer copy and does not change.
 func (s *Store) Snapshot() *Snapshot {
-	s.mu.RLock() // or Restore could swap and wake in between, and a watch would sleep for ever
+	s.mu.RLock() // or replace could swap and wake in between, and a watch would sleep for ever
 	defer s.mu.RUnlock()
 	return &Snapshot{txn: s.db.Txn(false)}
 }

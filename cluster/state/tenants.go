@@ -214,8 +214,10 @@ func (s *Snapshot) CheckTenantDrop(name string) error {
 	}
 	vcs, tokens := 0, s.tokensOf(name)
 	s.EachVCOf(name, func(*VC) bool { vcs++; return true })
-	if vcs+tokens > 0 {
-		return fmt.Errorf("tenant %s owns %d virtual clusters and %d tokens; delete and revoke them first: %w", name, vcs, tokens, ErrInUse)
+	images := 0
+	s.eachImageOf(name, func(*Image) { images++ })
+	if vcs+tokens+images > 0 {
+		return fmt.Errorf("tenant %s owns %d virtual clusters, %d tokens and %d images; delete and revoke them first: %w", name, vcs, tokens, images, ErrInUse)
 	}
 	return nil
 }
@@ -255,6 +257,7 @@ func (w *writer) tenantDrop(b *TenantDrop) error {
 	}
 	t, _ := w.read().Tenant(b.Name)
 	w.drop(tTenants, &t)
+	w.dropPeriodicOf(t.Name)
 	w.dropBindings(all[RoleBinding](w.read(), tRoleBindings, "tenant", t.Name))
 	w.event("tenant-deleted", "tenant", t.Name, "deleted%s", askedBy(b.By))
 	return nil
@@ -280,7 +283,7 @@ func (w *writer) tenantsSince(now *Snapshot) {
 func (e Event) OwnerOf() string {
 	switch {
 	case e.Kind == "vm-unmanaged": // its name is an id that the state does not know: its owner is not known
-	case e.Object == "vc", e.Object == "vm":
+	case e.Object == "vc", e.Object == "vm", e.Object == "job":
 		tenant, _ := SplitName(e.Name)
 		return tenant
 	}
@@ -311,6 +314,9 @@ func (w *writer) refuseOlderServer(m Member) error {
 	}
 	if m.Server && m.Format > 0 && m.Format < vmOrdersSince && w.read().hasVMOrders() {
 		return fmt.Errorf("server %s does not know orders to single VMs, which this cluster has; upgrade it first: %w", m.Name, ErrConflict)
+	}
+	if m.Server && m.Format > 0 && m.Format < periodicSince && w.read().hasPeriodic() {
+		return fmt.Errorf("server %s does not know periodic work, which this cluster has; upgrade it first: %w", m.Name, ErrConflict)
 	}
 	return nil
 }

@@ -42,6 +42,8 @@ type Token struct {
 	MadeBy string    `json:"madeBy,omitempty"`
 	// Until is when it ends; zero: never.
 	Until time.Time `json:"until,omitzero"`
+	// From are the ranges of addresses that it may be used from, in the form of TokenRanges; none: from everywhere.
+	From []string `json:"from,omitempty"`
 	// LastUsed is behind by up to some minutes: see TokensUsed.
 	LastUsed time.Time `json:"lastUsed,omitzero"`
 }
@@ -117,6 +119,9 @@ func (t *Token) valid() error {
 		return refuse("role", fmt.Sprintf("%q is not known to tenants", t.Role))
 	case len(t.MadeBy) > maxMadeBy || !isPrintable(t.MadeBy):
 		return refuse("madeBy", "must be at most 200 printable ASCII characters")
+	}
+	if ranges, err := TokenRanges(t.From); err != nil || !slices.Equal(ranges, t.From) {
+		return refuse("from", TokenRangeRule)
 	}
 	return nil
 }
@@ -222,6 +227,9 @@ func (w *writer) apiTokenPut(b *Token) error {
 	until := "without an end"
 	if !t.Until.IsZero() {
 		until = "until " + t.Until.UTC().Format(time.RFC3339)
+	}
+	if len(t.From) > 0 {
+		until += ", from " + strings.Join(t.From, ", ")
 	}
 	w.event("token-made", "token", t.ID, "token %s (%s), %s, %s%s", t.ID, t.Name, t.roleText(), until, askedBy(t.MadeBy))
 	return nil

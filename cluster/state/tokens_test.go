@@ -32,7 +32,7 @@ func administered(s *state.Snapshot) bool {
 // withTokens adds every kind of command about tokens, with every field.
 func withTokens(t *testing.T, k *cluster) {
 	admin, metrics := token("root", state.RoleAdmin), token("scraper", state.RoleMetrics)
-	metrics.Until = start.Add(time.Hour)
+	metrics.Until, metrics.From = start.Add(time.Hour), []string{"10.0.0.0/24", "2001:db8::/48"}
 	k.must(t, state.KindAdminToken, admin)
 	k.must(t, state.KindAdminToken, metrics)
 	k.must(t, state.KindAdminToken, token("deploy", state.RoleOperator))
@@ -68,6 +68,11 @@ func TestTokenRows(t *testing.T) {
 		{"without a role", with(func(r *state.Token) { r.Role = "" }), state.ErrInvalid, "role"},
 		{"with id and hash alone", state.Token{ID: token("new", "").ID, Hash: token("new", "").Hash}, state.ErrInvalid, "1 to 63 printable"},
 		{"another role", with(func(r *state.Token) { r.Role = "root" }), state.ErrInvalid, `"root" is not known`},
+		{"ranges", with(func(r *state.Token) { r.From = []string{"10.0.0.0/24", "192.0.2.1/32"} }), nil, ""},
+		{"ranges in another order", with(func(r *state.Token) { r.From = []string{"192.0.2.1/32", "10.0.0.0/24"} }), state.ErrInvalid, "from"},
+		{"a range twice", with(func(r *state.Token) { r.From = []string{"10.0.0.0/24", "10.0.0.0/24"} }), state.ErrInvalid, "from"},
+		{"an address without a prefix", with(func(r *state.Token) { r.From = []string{"10.0.0.1"} }), state.ErrInvalid, "from"},
+		{"no range", with(func(r *state.Token) { r.From = []string{"anywhere"} }), state.ErrInvalid, "from"},
 		{"a tenant", with(func(r *state.Token) { r.Tenant = "t" }), state.ErrInvalid, "tenant"},
 		{"another id", with(func(r *state.Token) { r.ID = "ABCDEF0123456789" }), state.ErrInvalid, "16 hex digits"},
 		{"another hash", with(func(r *state.Token) { r.Hash = "beef" }), state.ErrInvalid, "64 hex digits"},

@@ -44,10 +44,14 @@ func (v VM) StopAlone(g Group, by string) VM {
 	return v
 }
 
-// RestartAlone returns the VM on its way to stop, and to start again on the same host.
-func (v VM) RestartAlone(g Group, by string) VM {
+// Restarting returns the VM on its way to stop, and to start again: on the same host, where it keeps its CPU and memory, unless
+// elsewhere. g is its group as it runs now.
+func (v VM) Restarting(g Group, why string, elsewhere bool) VM {
 	v = v.Leaving(g, GoalStop)
-	v.Order.Restart, v.Reason = true, "restarted by "+by
+	v.Order.Restart, v.Order.Elsewhere, v.Reason, v.PreemptedAt = true, elsewhere, why, 0
+	if elsewhere {
+		v.Target = 0
+	}
 	return v
 }
 
@@ -113,14 +117,6 @@ func (v VM) reported(st VMStatus, g *Group) VM {
 	return v
 }
 
-// toRestart returns a VM that ended by itself while it was being stopped to restart as one that was stopped: it starts again all the same.
-func (v VM) toRestart() VM {
-	if v.PreemptedAt == RestartRequested && v.Goal == GoalStop && v.Phase == Failed {
-		v.Phase = Stopped
-	}
-	return v
-}
-
 // lost returns the VM once it is proved that no host runs it any more. The leader starts it again if its goal is to run.
 func (v VM) lost(why string) VM {
 	v = v.withoutMove()
@@ -132,7 +128,7 @@ func (v VM) lost(why string) VM {
 	if v.Goal != GoalRun {
 		v.Phase = Stopped
 	}
-	v.Order = VMOrder{StoppedBy: v.Order.StoppedBy, Reset: v.Order.Reset.cancelled(why)}
+	v.Order = VMOrder{StoppedBy: v.Order.StoppedBy, Elsewhere: v.Order.Elsewhere, Reset: v.Order.Reset.cancelled(why)}
 	return v
 }
 
@@ -142,7 +138,7 @@ func (v VM) found(host string, generation uint64, g Group) VM {
 	v = v.withoutMove()
 	v.Order.Reset = v.Order.Reset.cancelled("the cluster was restored: whether it was made is not known")
 	if v.Order.Restart && generation != v.Generation { // it was restarted since
-		v.Order.Restart, v.Goal, v.Phase, v.Frozen = false, GoalRun, Running, 0
+		v.Order.Restart, v.Order.Elsewhere, v.Goal, v.Phase, v.Frozen = false, false, GoalRun, Running, 0
 	}
 	v.Host, v.Generation = host, generation
 	v.ChargedMemory, v.BootMemory, v.VCPUs = max(v.ChargedMemory, g.Memory), max(v.BootMemory, g.Memory), max(v.VCPUs, g.VCPUs)

@@ -135,6 +135,8 @@ type VC struct {
 	Decision       Decision  `json:"decision"` // the last answer of admission
 	CreatedAt      time.Time `json:"createdAt"`
 	QueuedAt       time.Time `json:"queuedAt,omitzero"`
+	Periodic       Periodic  `json:"periodic,omitzero"`
+	Duration       int64     `json:"duration,omitempty"` // seconds for which it is to run, as its owner declared it; 0: not known
 
 	CreateIndex uint64 `json:"createIndex"`
 	ModifyIndex uint64 `json:"modifyIndex"` // last change of this row: its ETag
@@ -255,7 +257,6 @@ type VM struct {
 	// Target of its balloon, bytes; 0 = the memory of its group: see Due.
 	Target int64 `json:"target,omitempty"`
 	// PreemptedAt is when it was stopped to make room for others, seconds since 1970; 0 = it was not. Once there is room it starts again.
-	// RestartRequested: it was stopped to be started again.
 	PreemptedAt int64 `json:"preemptedAt,omitempty"`
 	// MovingTo is the target of the VM's running migration: until that ends the VM counts on both hosts, and may be on either. It
 	// is set exactly while there is a running migration of the VM from Host to MovingTo, which has all else: see

@@ -198,6 +198,7 @@ func newestLog(t *testing.T) *cluster {
 	withVersions(t, k)
 	withVMOrders(t, k)
 	withBindings(t, k)
+	withPeriodic(t, k)
 	withEveryField(t, k)
 	withRestore(t, k)
 	return k
@@ -269,11 +270,12 @@ func withVMOrders(t *testing.T, k *cluster) {
 	}
 	step.Permit = false
 	k.must(t, state.KindVMReset, step)
-	k.must(t, state.KindPlan, k.order(vm, "restart", func(vm *state.VM, g state.Group) { *vm = vm.RestartAlone(g, "ann") }))
+	k.must(t, state.KindPlan, k.order(vm, "restart", func(vm *state.VM, g state.Group) { *vm = vm.Restarting(g, "restarted by ann", false) }))
 	k.must(t, state.KindVMReport, report("alone", vm, 1, state.Stopped))
 	k.must(t, state.KindVMReport, report("alone", vm, 2, state.Running))
-	k.must(t, state.KindPlan, k.order(vm, "stop", func(vm *state.VM, g state.Group) { *vm = vm.StopAlone(g, "ann") }))
+	k.must(t, state.KindPlan, k.order(vm, "restart", func(vm *state.VM, g state.Group) { *vm = vm.Restarting(g, "its VC was changed", true) }))
 	k.must(t, state.KindVMReport, report("alone", vm, 2, state.Stopped))
+	k.must(t, state.KindPlan, k.order(vm, "stop", func(vm *state.VM, g state.Group) { *vm = vm.StopAlone(g, "ann") }))
 }
 
 // withEveryField has a command of every kind with a value in every field: most of them are refused, but all of them are read.

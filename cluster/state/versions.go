@@ -21,13 +21,15 @@ const (
 // VCSpec is what a user asks of a VC, as it was written: a zero field was left out, and so was a MinYield below 0. Allocations and
 // estimates of its groups are 0.
 type VCSpec struct {
-	MinYield       float64 `json:"minYield"`
-	OnFull         OnFull  `json:"onFull,omitempty"`
-	OnHostLoss     string  `json:"onHostLoss,omitempty"`
-	Needs          string  `json:"needs,omitempty"`
-	Aggressiveness string  `json:"aggressiveness,omitempty"`
-	Priority       int     `json:"priority,omitempty"`
-	Groups         []Group `json:"groups"`
+	MinYield       float64  `json:"minYield"`
+	OnFull         OnFull   `json:"onFull,omitempty"`
+	OnHostLoss     string   `json:"onHostLoss,omitempty"`
+	Needs          string   `json:"needs,omitempty"`
+	Aggressiveness string   `json:"aggressiveness,omitempty"`
+	Priority       int      `json:"priority,omitempty"`
+	Periodic       Periodic `json:"periodic,omitzero"`
+	Duration       int64    `json:"duration,omitempty"`
+	Groups         []Group  `json:"groups"`
 }
 
 // VCVersion is one version of what users asked of a VC.
@@ -64,7 +66,7 @@ func (s *Snapshot) KeepsVersions() bool { return s.Format() >= versionsSince }
 // SpecOf is the spec of a VC of which no version is known: every field is given.
 func SpecOf(vc VC) VCSpec {
 	s := VCSpec{MinYield: vc.MinYield, OnFull: vc.OnFull, OnHostLoss: vc.OnHostLoss, Needs: vc.Needs, Aggressiveness: vc.Aggressiveness,
-		Priority: vc.Priority, Groups: slices.Clone(vc.Groups)}
+		Priority: vc.Priority, Periodic: vc.Periodic, Duration: vc.Duration, Groups: slices.Clone(vc.Groups)}
 	s.Groups = slices.DeleteFunc(s.Groups, func(g Group) bool { return g.Count == 0 })
 	for i := range s.Groups {
 		s.Groups[i].Allocation, s.Groups[i].Estimated = 0, 0
@@ -81,6 +83,7 @@ func (s VCSpec) Clone() VCSpec {
 // On is the VC that a spec makes of a row: the row with what was asked for in its place.
 func (s VCSpec) On(vc VC) VC {
 	vc.MinYield, vc.OnFull, vc.OnHostLoss, vc.Needs, vc.Aggressiveness, vc.Priority = s.MinYield, s.OnFull, s.OnHostLoss, s.Needs, s.Aggressiveness, s.Priority
+	vc.Periodic, vc.Duration = s.Periodic, s.Duration
 	vc.Groups = slices.Clone(s.Groups)
 	return vc
 }
@@ -106,10 +109,6 @@ func (s *Snapshot) Written(vc VC) (now VCSpec, applied *VCSpec) {
 	}
 	return versions[len(versions)-1].Spec, applied
 }
-
-// RestartRequested in VM.PreemptedAt: the VM was stopped to start again at once, as a change of its VC needs. As a time it is so long
-// ago that no wait after a preemption applies.
-const RestartRequested = 1
 
 // ChangesSpec says whether operations of a kind change what is asked of a VC that there is.
 func ChangesSpec(kind string) bool {
@@ -192,6 +191,8 @@ func (p Plan) since() int {
 		return versionsSince
 	case p.hasVMOrders():
 		return vmOrdersSince
+	case p.Job != "" || p.Occurrence != "" || p.VC != nil && (p.VC.Periodic != Periodic{} || p.VC.Duration != 0):
+		return periodicSince
 	}
 	return 0
 }

@@ -128,33 +128,3 @@ func TestRemovedGroup(t *testing.T) {
 		t.Errorf("groups %v", got)
 	}
 }
-
-// A VM that ends by itself while it stops to restart counts as stopped once all servers know of such restarts. Until then they must all
-// make the same of the report, as the older ones do.
-func TestRestartBesideAnOlderServer(t *testing.T) {
-	for _, c := range []struct {
-		older bool
-		want  state.Phase
-	}{{false, state.Stopped}, {true, state.Failed}} {
-		k := small(t, 1)
-		k.must(t, state.KindPlan, planOf(k.Snapshot(), "a", 0.25, gib, "h1"))
-		if c.older {
-			k.must(t, state.KindMemberPut, state.Member{Name: "old", Server: true, Address: "10.0.0.1:1", Format: 1})
-		}
-		vm, _ := k.Snapshot().VM("vm-a-0")
-		vc, _ := k.Snapshot().VCNamed("a")
-		vm = vm.Leaving(vc.Groups[0], state.GoalStop)
-		vm.PreemptedAt = state.RestartRequested
-		k.must(t, state.KindPlan, state.Plan{Basis: k.Snapshot().Index(), Verb: "x", VMs: []state.VM{vm}, AffectedHosts: []string{"h1"}})
-		entry, err := k.Snapshot().Encode(state.KindVMReport, start, report("h1", vm.ID, 1, state.Failed))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := k.Apply(k.Snapshot().Index()+1, entry); err != nil {
-			t.Fatal(err)
-		}
-		if vm, _ := k.Snapshot().VM(vm.ID); vm.Phase != c.want {
-			t.Errorf("older server %v: %s, want %s", c.older, vm.Phase, c.want)
-		}
-	}
-}

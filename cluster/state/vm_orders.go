@@ -16,8 +16,11 @@ type VMOrder struct {
 	// size start it, and its host keeps its memory: see KeepsMemory.
 	StoppedBy string `json:"stoppedBy,omitempty"`
 	// Restart: once it has stopped it starts again on the same host. Until then it is charged as if it ran.
-	Restart bool  `json:"restart,omitempty"`
-	Reset   Reset `json:"reset,omitzero"`
+	Restart bool `json:"restart,omitempty"`
+	// Elsewhere, with Restart: its host is none for it any more. It is charged as one that stops, and starts where there is room,
+	// its own host included. It stays set while the VM is lost and waits for that.
+	Elsewhere bool  `json:"elsewhere,omitempty"`
+	Reset     Reset `json:"reset,omitzero"`
 }
 
 // Reset is the last reset that was asked for of the present generation.
@@ -49,8 +52,11 @@ func (r Reset) cancelled(why string) Reset {
 	return r
 }
 
-// ToRun says whether the VM is to run, or will be as soon as it has stopped.
-func (v VM) ToRun() bool { return v.Goal == GoalRun || v.Order.Restart }
+// ToRun says whether the VM is to run where it is, or will be as soon as it has stopped.
+func (v VM) ToRun() bool { return v.Goal == GoalRun || v.RestartsInPlace() }
+
+// RestartsInPlace says whether the VM stops and then starts on the same host.
+func (v VM) RestartsInPlace() bool { return v.Order.Restart && !v.Order.Elsewhere }
 
 // KeepsMemory says whether the VM was stopped alone: it does not run, and its host keeps its memory free for it.
 func (v VM) KeepsMemory() bool {
@@ -138,19 +144,23 @@ func (w *writer) vmReset(b *VMReset) error {
 	return nil
 }
 
-// startAgain returns a VM that is reported to have stopped, to start again on its host; if there is no room any more, as one that
-// waits for it. The state still has its row of before the report.
+// startAgain returns a VM that is reported to have stopped, to start again on its host; if that is none for it, or has no room any
+// more, as one that waits for a place on any host. The state still has its row of before the report.
 func (w *writer) startAgain(vm VM, g *Group) VM {
 	vc := w.cachedVC(vm.VC)
 	if vc == nil || vc.Goal != GoalRun || !vc.Admitted {
-		vm.Order.Restart = false // it starts with its VC
+		vm.Order.Restart, vm.Order.Elsewhere = false, false // it starts with its VC
 		return vm
+	}
+	if vm.Order.Elsewhere {
+		return vm.lost(vm.Reason)
 	}
 	before := w.ledgerOf(vm.Host).Load
 	next := vm.Start(*g)
 	next.ModifyIndex = w.index
 	w.put(tVMs, &next)
 	if err := w.checkLimits(vm.Host, before); err != nil {
+		vm.Order.Elsewhere = true
 		return vm.lost("it was to be restarted, and there is no room for it now")
 	}
 	return next

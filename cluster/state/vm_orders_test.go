@@ -24,7 +24,7 @@ func (c *cluster) order(id, kind string, change func(*state.VM, state.Group)) st
 }
 
 func stopAlone(vm *state.VM, g state.Group) { *vm = vm.StopAlone(g, "ann") }
-func restart(vm *state.VM, g state.Group)   { *vm = vm.RestartAlone(g, "ann") }
+func restart(vm *state.VM, g state.Group)   { *vm = vm.Restarting(g, "restarted by ann", false) }
 func reset(vm *state.VM, _ state.Group) {
 	vm.Order.Reset = state.Reset{ID: "op-reset", State: state.ResetAsked}
 }

@@ -93,7 +93,9 @@ func (f *Forwarded) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	in := r.Clone(context.WithValue(r.Context(), forwardedKey{}, from.Name))
-	if client := r.Header.Get(headerClient); client != "" {
+	// The client's address, never the other server's: without one the request has none.
+	in.RemoteAddr = ""
+	if client := r.Header.Get(headerClient); len(r.Header[headerClient]) == 1 {
 		if _, err := netip.ParseAddrPort(client); err == nil {
 			in.RemoteAddr = client
 		}

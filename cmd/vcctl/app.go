@@ -52,7 +52,7 @@ func (t *tool) app() *cli.App {
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "table", Usage: "table, wide, json (as the REST API has it), yaml; of lists also csv, name, or custom-columns=COLUMN,HEAD:json.field"},
 		},
 		Commands: []*cli.Command{
-			t.vcCommand(), t.vmCommand(), t.hostCommand(), t.rebalanceCommand(), t.planCommand(), t.simulateCommand(), t.migrationCommand(),
+			t.vcCommand(), t.vmCommand(), t.hostCommand(), t.rebalanceCommand(), t.planCommand(), t.simulateCommand(), t.migrationCommand(), t.operationCommand(),
 			t.imageCommand(), t.tenantCommand(), t.quotaCommand(), t.loginCommand(), t.logoutCommand(), t.authCommand(), t.tokenCommand(), t.roleCommand(), t.eventsCommand(), t.auditCommand(), t.topCommand(), t.rightsizingCommand(),
 			t.clusterCommand(), t.configCommand(), t.periodicCommand(), solveCommand(), completionCommand(t), t.completeCommand(), t.versionCommand(),
 		},

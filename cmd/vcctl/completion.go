@@ -267,6 +267,8 @@ func (t *tool) things(c *cli.Context, noun string) []string {
 		return nameEach(func(x v1.Plan) string { return x.ID })(api.Plans(ctx, "", 0, stale))
 	case "migration": // those that go on, by their VMs
 		return nameEach(func(x v1.Migration) string { return x.VM })(api.Migrations(ctx, "", "", "running", 0, stale))
+	case "operation":
+		return nameEach(func(x v1.Operation) string { return x.ID })(api.Operations(ctx, client.OperationQuery{Limit: 100}, stale))
 	case "tenant":
 		return nameEach(func(x v1.Tenant) string { return x.Name })(api.Tenants(ctx, stale))
 	case "quota key":

@@ -19,7 +19,8 @@ func (t *tool) imageCommand() *cli.Command {
 			},
 			{
 				Name: "add", Usage: "enter a file on the hosts into the catalogue", ArgsUsage: "NAME", Action: t.ask("adding image %s", imageAdd),
-				Description: "The file is looked at, not copied: it must lie at the same path on every host.\n\n" +
+				Description: "The file is looked at, not copied: it must lie at the same path on every host. With --tenant it belongs to that\n" +
+					"tenant: no other one sees it, and it counts in the tenant's quotas images and disk.\n\n" +
 					"Example: vcctl image add debian-12 --kind disk --file /var/lib/evenkeel/images/debian-12.qcow2",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "kind", Value: "disk", Usage: "disk (a qcow2 base), kernel or initrd"},
@@ -38,8 +39,8 @@ func (t *tool) imageCommand() *cli.Command {
 	}
 }
 
-var imageTable = tableOf("NAME,KIND,SIZE,FILE", "INITRD,CMDLINE,ADDED", func(i v1.Image) []string {
-	return []string{i.Name, i.Kind, i.Size.Short(), i.File, i.Initrd, i.Cmdline, stamp(i.AddedAt)}
+var imageTable = tableOf("NAME,KIND,SIZE,FILE", "TENANT,INITRD,CMDLINE,ADDED", func(i v1.Image) []string {
+	return []string{i.Name, i.Kind, i.Size.Short(), i.File, i.Tenant, i.Initrd, i.Cmdline, stamp(i.AddedAt)}
 })
 
 func imageAdd(c *call) (any, view, error) {

@@ -54,8 +54,9 @@ func (t *tool) memberCommands() []*cli.Command {
 		},
 		{
 			Name: "members", Usage: "list the members: servers and agents", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, sortFlag},
-			Action:      t.ask("listing members", func(c *call) (any, view, error) { return memberTable.answer(c.api.Members(c.ctx)) }),
-			Description: "-o wide shows when the certificate of each expires; it is renewed before.\n\nExample: vcctl cluster members -w\n   vcctl cluster members -o wide",
+			Action: t.ask("listing members", func(c *call) (any, view, error) { return memberTable.answer(c.api.Members(c.ctx)) }),
+			Description: "-o wide shows how many entries of the log each server lags behind the leader, whether gossip reaches the member, and when its\n" +
+				"certificate expires; it is renewed before.\n\nExample: vcctl cluster members -w\n   vcctl cluster members -o wide",
 		},
 		{
 			Name: "remove", Usage: "take a member out of the cluster", ArgsUsage: "MEMBER", Action: t.ask("removing member %s", func(c *call) (any, view, error) {
@@ -239,12 +240,15 @@ func setFencing(enable bool) func(*call) (any, view, error) {
 	}
 }
 
-var memberTable = tableOf("NAME,ROLES,ADDRESS,SERVER,LEASE,VERSION", "CONTACT,BEHIND,GOSSIP,JOINED,CERTIFICATE UNTIL", func(m v1.Member) []string {
-	contact := ""
+var memberTable = tableOf("NAME,ROLES,ADDRESS,SERVER,LEASE,VERSION", "CONTACT,LAG,GOSSIP,JOINED,CERTIFICATE UNTIL", func(m v1.Member) []string {
+	contact, lag := "", ""
+	if m.Server {
+		lag = fmt.Sprintf("%d entries", m.Behind)
+	}
 	if m.Server && !m.Leader {
 		contact = (time.Duration(m.Contact * float64(time.Second))).Round(time.Millisecond).String()
 	}
-	return []string{m.Name, roles(m.Server, m.Agent), m.Address, serverText(m), leaseState(m.Lease), m.Version, contact, fmt.Sprint(m.Behind), m.Gossip, stamp(m.JoinedAt), stamp(m.CertificateUntil)}
+	return []string{m.Name, roles(m.Server, m.Agent), m.Address, serverText(m), leaseState(m.Lease), m.Version, contact, lag, m.Gossip, stamp(m.JoinedAt), stamp(m.CertificateUntil)}
 })
 
 func roles(server, agent bool) string {

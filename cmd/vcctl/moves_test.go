@@ -100,6 +100,8 @@ func TestTexts(t *testing.T) {
 		"plans-wide":       planTable.text([]v1.Plan{aPlan(), drainPlan}, true),
 		"migrations":       migrationTable.text([]v1.Migration{gone, aborted, aMigration()}, false),
 		"migrations-wide":  migrationTable.text([]v1.Migration{gone, aborted, aMigration()}, true),
+		"operations":       operationTable.text(someOperations(), false),
+		"operations-wide":  operationTableOfAll.text(someOperations(), true),
 		"migration":        migrationText(aMigration()),
 		"migration-done":   migrationText(gone),
 		"curve":            curveText(curve, false),
@@ -255,6 +257,15 @@ func TestSkipped(t *testing.T) {
 	}
 }
 
+func someOperations() []v1.Operation {
+	return []v1.Operation{
+		{ID: "01P", Kind: "drain", Host: "h1", Plan: "01Q", State: v1.OperationPending, Done: 1, Total: 5, Text: "1 of 5 moves done", At: at},
+		{ID: "01O", Kind: "restart", Tenant: "film", VirtualCluster: "render", VM: "render-worker-0", State: v1.OperationDone, Done: 1, Total: 1, Text: "running", At: at},
+		{ID: "01N", Kind: "apply", Tenant: "default", VirtualCluster: "web", State: v1.OperationFailed, Text: "VM web-a-0: no such network", At: at},
+		{ID: "01M", Kind: "rebalance", Plan: "01R", State: v1.OperationSuperseded, At: at},
+	}
+}
+
 // vcctl reports wrong usage of the commands that move VMs before it sends a request to a server.
 func TestMoveUsage(t *testing.T) {
 	for _, line := range []string{
@@ -262,7 +273,7 @@ func TestMoveUsage(t *testing.T) {
 		"host drain h1 --next", "host drain h1 --skip h2", "host drain h1 --dry-run --detach", "host drain h1 --dry-rum", "host drain h1 --force", "host undrain", "host confirm-empty h1 h2",
 		"rebalance now", "rebalance --max-bytes -1", "rebalance --curve --wait", "rebalance --curve --max-bytes 1GiB", "rebalance --timeout 1m", "rebalance --dry-run --wait",
 		"simulate", "simulate --each-host --lose h1", "simulate --add-host 32", "simulate --need web", "simulate --snapshot nothing.here", "plan apply", "plan get a b", "plan list --limit 0", "plan stop",
-		"migration abort", "migration list --limit 1001", "cluster settings set", "cluster settings set minYield", "cluster settings set period=1m", "cluster settings all",
+		"migration abort", "migration list --limit 1001", "operation list --limit 0", "operation list --state open", "operation list --all --state done", "operation get", "cluster settings set", "cluster settings set minYield", "cluster settings set period=1m", "cluster settings all",
 	} {
 		var out, errs bytes.Buffer
 		args := append([]string{"vcctl", "--address", "https://127.0.0.1:1"}, strings.Fields(line)...)
@@ -274,7 +285,7 @@ func TestMoveUsage(t *testing.T) {
 
 // Every command that moves VMs explains itself with an example.
 func TestMoveHelp(t *testing.T) {
-	for _, line := range []string{"rebalance", "plan list", "plan get", "plan apply", "plan stop", "simulate", "migration list", "migration get", "migration abort",
+	for _, line := range []string{"rebalance", "plan list", "plan get", "plan apply", "plan stop", "simulate", "migration list", "migration get", "migration abort", "operation list", "operation get",
 		"host drain", "host undrain", "host confirm-empty", "cluster settings", "cluster settings set"} {
 		var out, errs bytes.Buffer
 		if got := run(append(append([]string{"vcctl"}, strings.Fields(line)...), "--help"), strings.NewReader(""), &out, &errs); got != statusDone {

@@ -39,6 +39,7 @@ var prepared = []struct {
 	{"host confirm-dead --yes -m power supply burnt h3", "h3", ""},
 	{"host confirm-dead --yes h5", "h5", ""},
 	{"plan stop ID", "", "is done"},
+	{"periodic accept nightly --zone", "", "no period was found"}, // of the one run that there was
 	{"host drain --next", "", "cannot be emptied as things are"},
 	{"login", "", "takes no log-in with OpenID Connect"}, // there is no issuer: TestLogin has one
 	{"role grant", "", "takes no tokens of OpenID Connect"},
@@ -138,6 +139,14 @@ func newPage(t *testing.T, lines []clidoc.Line) *page {
 	if !slices.Contains(needs, "create") {                    // virtual clusters that the page is about
 		p.must(t, "vc", "create", "-f", filepath.Join(dir, "render.yaml"), "--wait")
 		p.must(t, "vc", "create", "-f", filepath.Join(dir, "web.yaml"), "--wait")
+	}
+	if slices.Contains(needs, "nightly") { // a run of the job that the page is about
+		run := filepath.Join(dir, "nightly.yaml")
+		if err := os.WriteFile(run, []byte("periodic: {name: nightly}\n"+fmt.Sprintf(file, "render-1")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p.must(t, "vc", "create", "-f", run, "--wait")
+		p.must(t, "vc", "delete", "render-1", "--wait")
 	}
 	if slices.Contains(needs, "film") && !slices.Contains(needs, "tenant") { // a tenant that another page makes
 		p.must(t, "tenant", "create", "film")

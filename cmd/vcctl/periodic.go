@@ -17,9 +17,9 @@ import (
 
 func (t *tool) periodicCommand() *cli.Command {
 	return &cli.Command{
-		Name: "periodic", Usage: "work that comes again: what its runs need",
-		Description: "Finds jobs that come again among past runs, and fits the resources that a run needs. Needs no server.",
-		Subcommands: []*cli.Command{t.periodicFindCommand(), {
+		Name: "periodic", Usage: "work that comes again: what its runs need, and reserving for it",
+		Description: "Lists jobs whose runs the cluster knows, and reserves for those that their owner accepts. find and fit read past runs from files, and\nneed no server.",
+		Subcommands: append(t.periodicJobCommands(), t.periodicFindCommand(), &cli.Command{
 			Name: "fit", Usage: "fit a skyline to past runs, without a server", ArgsUsage: "[FILE|-]",
 			Description: "Reads runs from FILE or, with - or no FILE, from standard input: one JSON object a line,\n" +
 				"{\"run\": NAME, \"step\": SECONDS, \"usage\": [...]}, with the use of each step in any unit, and where known\n" +
@@ -36,7 +36,7 @@ func (t *tool) periodicCommand() *cli.Command {
 				&cli.BoolFlag{Name: "debts", Value: true, Usage: "later steps can make up for what earlier ones fell short of (CPU); --debts=false: they cannot (memory)"},
 			},
 			Action: t.periodicFit,
-		}},
+		}),
 	}
 }
 

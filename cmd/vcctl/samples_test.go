@@ -55,7 +55,7 @@ func TestSamplesText(t *testing.T) {
 }
 
 func TestForecastText(t *testing.T) {
-	f := v1.Forecast{VM: "render-worker-0", Host: "h1", Resource: "cpu", Unit: "cores", StepSeconds: 60, Until: at, Trusted: true, Declared: 2, Need: 1.43, Buffer: 0.31}
+	f := v1.Forecast{VM: "render-worker-0", Host: "h1", Resource: "cpu", Unit: "cores", StepSeconds: 60, Until: at, Trusted: true, Declared: 2, Need: 1.22, Buffer: 0.1}
 	m := v1.Forecast{VM: "render-worker-0", Host: "h1", Resource: "memory", Unit: "bytes", StepSeconds: 60, Until: at, Reason: "only 12 values were measured, 60 are needed",
 		Declared: 2 << 30, Need: 2 << 30, Buffer: 300 << 20}
 	for i := range 10 {

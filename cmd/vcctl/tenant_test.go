@@ -73,7 +73,7 @@ func TestTenantCommands(t *testing.T) {
 		{"film", "token create ops --role operator", 0, `POST /v1/tokens?tenant=film {"name":"ops","role":"operator"}`, "ekt_x"},
 		{"", "token create ops --role operator --tenant film", 2, "", "role operator is of the cluster, and --tenant names a tenant"},
 		{"", "token create anna --role owner --tenant *", 2, "", "name one tenant with --tenant, not all"},
-		{"", "token list", 0, "GET /v1/tokens", "ID   NAME   ROLE     TENANT   EXPIRES   LAST USED\n01   anna   editor   film     never     -\n02   ops    admin    -        never     -\n"},
+		{"", "token list", 0, "GET /v1/tokens", "ID   NAME   ROLE     TENANT   FROM   EXPIRES   LAST USED\n01   anna   editor   film     -      never     -\n02   ops    admin    -        -      never     -\n"},
 		{"", "token list --tenant film", 0, "GET /v1/tokens?tenant=film", "anna"},
 		{"film", "token revoke 01", 0, "DELETE /v1/tokens/01?tenant=film", "Token 01 is revoked."},
 

@@ -21,10 +21,11 @@ func (t *tool) tokenCommand() *cli.Command {
 				Name: "create", Usage: "make a token and show it, once", ArgsUsage: "NAME", Action: t.action(tokenCreate),
 				Description: "The token goes to standard output and is shown nowhere else: the cluster keeps its hash only. Names need not be unique.\n" +
 					"Without --expires it is good until it is revoked, or as long as the token that makes it, which it never outlives. The roles owner, editor and viewer are of the tenant of --tenant, or else of the\n" +
-					"token that asks.\n\n" +
+					"token that asks. With --from it is good from these addresses only, at most 16 ranges, none wider than those of the token that makes it.\n\n" +
 					"Example: vcctl token create deploy --role operator --expires 720h > deploy.token\n   vcctl token create anna --tenant film --role editor > anna.token",
 				Flags: []cli.Flag{
 					&cli.StringFlag{Name: "role", Usage: "`ROLE`: " + strings.Join(tokenRoles, ", ")},
+					&cli.StringFlag{Name: "from", Usage: "the `CIDR[,CIDR...]` of the clients' addresses that it is good from"},
 					&cli.DurationFlag{Name: "expires", Usage: "how `LONG` it is good, at least 1m"},
 					&cli.BoolFlag{Name: "dry-run", Usage: "check and make nothing"},
 				},
@@ -50,12 +51,12 @@ var tokenRoles = append([]string{"admin", "operator", "auditor", "metrics"}, ten
 // tenantRoles are those that go with a tenant.
 var tenantRoles = []string{"owner", "editor", "viewer"}
 
-var tokenTable = tableOf("ID,NAME,ROLE,TENANT,EXPIRES,LAST USED", "MADE,MADE BY", func(k v1.Token) []string {
+var tokenTable = tableOf("ID,NAME,ROLE,TENANT,FROM,EXPIRES,LAST USED", "MADE,MADE BY", func(k v1.Token) []string {
 	expires := "never"
 	if k.Until != nil {
 		expires = stamp(*k.Until)
 	}
-	return []string{k.ID, k.Name, k.Role, k.Tenant, expires, stampOf(k.LastUsed), stampOf(k.MadeAt), k.MadeBy}
+	return []string{k.ID, k.Name, k.Role, k.Tenant, strings.Join(k.From, ","), expires, stampOf(k.LastUsed), stampOf(k.MadeAt), k.MadeBy}
 })
 
 // stampOf a time that may be missing.
@@ -71,6 +72,9 @@ func tokenCreate(c *call) error {
 		return usage("token create: say what it may do with --role: %s", strings.Join(tokenRoles, ", "))
 	}
 	q := v1.TokenRequest{Name: c.name, Role: c.String("role")}
+	if c.IsSet("from") {
+		q.From = strings.Split(strings.ReplaceAll(c.String("from"), " ", ""), ",")
+	}
 	if c.IsSet("expires") {
 		seconds := c.Duration("expires").Seconds()
 		q.Seconds = &seconds
@@ -91,6 +95,9 @@ func tokenCreate(c *call) error {
 		return err
 	}
 	role := k.Role
+	if len(k.From) > 0 {
+		role += " from " + strings.Join(k.From, ", ")
+	}
 	if k.Tenant != "" {
 		role += " of tenant " + k.Tenant
 	}

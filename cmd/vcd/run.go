@@ -56,7 +56,6 @@ func runMember(c *cli.Context) error {
 	if c.Args().Present() {
 		return cli.Exit(fmt.Sprintf("run takes no arguments, but there is %q", c.Args().First()), 2)
 	}
-	defer member.PaceGC(os.Getenv("GOGC"))()
 	conf, err := readConfig(c.String("config"))
 	if err != nil {
 		return cli.Exit(err, 2)
@@ -197,6 +196,7 @@ func (d *memberDaemon) once(ctx context.Context, agentOnly bool) error {
 		}
 		return err
 	}
+	defer m.PaceGC(os.Getenv("GOGC"))()
 	d.mu.Lock()
 	d.member = m
 	d.mu.Unlock()

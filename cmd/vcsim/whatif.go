@@ -165,7 +165,8 @@ func settingsNamed(name string, step float64, floors []float64) (replay.Policy, 
 		p := &replay.Rightsizing{Label: name, Trust: 3, OnUse: true, Passing: true, Floors: floors, Together: &replay.Together{},
 			Foresight: &replay.Series{Steps: max(1, int(600/step))}} // the next ten minutes, as production looks ahead
 		ownSettings(p)
-		p.Buffer, p.Options.MinAge = rightsizing.BufferFor(name), 600
+		cpu := rightsizing.CPUBufferFor(name)
+		p.Buffer, p.CPUBuffer, p.Options.MinAge = rightsizing.BufferFor(name), &cpu, 600
 		p.Yield = 0 // in production CPU evicts no VM
 		return p, nil
 	}

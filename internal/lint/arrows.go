@@ -55,7 +55,7 @@ var arrows = map[string][]string{
 	"cluster/agent":    {"cluster/capacity", "cluster/state", "cluster/lease", "cluster/history", "forecast", "hypervisor", "internal/statefile"},
 
 	// Schedulers: placement and moves are what they share, and no feature imports another. simulate asks what the others would do.
-	"cluster/scheduler/placement":   {"cluster/capacity", "cluster/state", "allocator"},
+	"cluster/scheduler/placement":   {"cluster/capacity", "cluster/state", "allocator", "forecast/periodic"},
 	"cluster/scheduler/moves":       {"cluster/scheduler/placement", "cluster/capacity", "cluster/state", "allocator", "migration", "hypervisor"},
 	"cluster/scheduler/admission":   {"cluster/scheduler/placement", "cluster/capacity", "cluster/state", "allocator", "forecast"},
 	"cluster/scheduler/rebalance":   {"cluster/scheduler/placement", "cluster/scheduler/moves", "cluster/state", "migration"},
@@ -63,6 +63,7 @@ var arrows = map[string][]string{
 	"cluster/scheduler/failover":    {"cluster/scheduler/placement", "cluster/scheduler/moves", "cluster/state", "cluster/lease", "cluster/agent", "migration"},
 	"cluster/scheduler/simulate":    {"cluster/scheduler/placement", "cluster/scheduler/moves", "cluster/scheduler/admission", "cluster/state", "allocator", "migration"},
 	"cluster/scheduler/reservation": {"allocator", "migration"},
+	"cluster/scheduler/agenda":      {"cluster/scheduler/placement", "cluster/scheduler/reservation", "cluster/state", "allocator", "migration", "forecast/periodic"},
 	"cluster/scheduler/rightsizing": {"cluster/capacity", "cluster/state", "cluster/agent", "allocator/rightsizing", "forecast"},
 
 	"cluster/node":      {"cluster/state", "cluster/lease", "internal/statefile"},

@@ -69,13 +69,17 @@ func (p *Rightsizing) claim(c *Cluster, o rightsizing.Options) {
 func (p *Rightsizing) need(c *Cluster, s int32) (cpu, memory float64) {
 	aheadCPU, aheadMemory := p.Foresight.Ahead(c, s)
 	cpu, memory = c.RequestCPU[s], c.RequestMemory[s]
-	cpu, memory = min(p.Buffer.Need(cpu, aheadCPU), cpu), min(p.Buffer.Need(memory, aheadMemory), memory)
+	forCPU := &p.Buffer
+	if p.CPUBuffer != nil {
+		forCPU = p.CPUBuffer
+	}
+	cpu, memory = min(forCPU.Need(cpu, aheadCPU), cpu), min(p.Buffer.Need(memory, aheadMemory), memory)
 	if p.Together == nil {
 		return cpu, memory
 	}
 	used, usedMemory, known := p.Together.use(c, s)
 	if known && aheadCPU == nil {
-		cpu = min(cpu, p.Buffer.Need(cpu, []forecast.Prediction{{Mean: used}}))
+		cpu = min(cpu, forCPU.Need(cpu, []forecast.Prediction{{Mean: used}}))
 	}
 	if known && aheadMemory == nil {
 		memory = min(memory, p.Buffer.Need(memory, []forecast.Prediction{{Mean: usedMemory}}))

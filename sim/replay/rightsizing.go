@@ -10,9 +10,10 @@ import (
 type Rightsizing struct {
 	Label string // its name
 
-	// Foresight is what will be used; Buffer what is added to it.
+	// Foresight is what will be used; Buffer what is added to it; CPUBuffer, if any, what is added instead for CPU.
 	Foresight Foresight
 	Buffer    forecast.Buffer
+	CPUBuffer *forecast.Buffer
 
 	// Options of the rightsizer: Pace's Algorithm 1 by default. Now is set here.
 	Options rightsizing.Options
@@ -47,8 +48,13 @@ type Rightsizing struct {
 	problem    rightsizing.Problem
 	slots      []int32  // [component]
 	born       []uint32 // [component]
-	grew       []int64  // [slot]: when its memory last grew
-	grewOf     []uint32 // [slot]: of which component
+	grew       []growth // [slot]
+}
+
+// growth is when the memory of a component last grew.
+type growth struct {
+	at int64
+	of uint32 // the component
 }
 
 // Foresight says what components will use until the next tick.
@@ -76,7 +82,7 @@ func (p *Rightsizing) Begin(c *Cluster) Enforcement {
 	for h, host := range c.Hosts {
 		p.problem.Hosts[h] = rightsizing.Host{CPU: host.CPU, Memory: host.Memory}
 	}
-	p.grew, p.grewOf = nil, nil
+	p.grew = nil
 	p.claims = newClaims(c)
 	if p.Together != nil {
 		p.Together.begin(c)
@@ -168,17 +174,17 @@ func (p *Rightsizing) Need(slot int32) (cpu, memory float64) {
 
 // grewAt is when the memory of a component last grew; 0: never.
 func (p *Rightsizing) grewAt(c *Cluster, s int32) int64 {
-	if int(s) < len(p.grew) && p.grewOf[s] == c.Born[s] {
-		return p.grew[s]
+	if int(s) < len(p.grew) && p.grew[s].of == c.Born[s] {
+		return p.grew[s].at
 	}
 	return 0
 }
 
 func (p *Rightsizing) remember(c *Cluster, s int32) {
 	for int(s) >= len(p.grew) {
-		p.grew, p.grewOf = append(p.grew, 0), append(p.grewOf, 0)
+		p.grew = append(p.grew, growth{})
 	}
-	p.grew[s], p.grewOf[s] = max(1, int64(c.Now)), c.Born[s]
+	p.grew[s] = growth{max(1, int64(c.Now)), c.Born[s]}
 }
 
 // FreeMemory implements Policy.

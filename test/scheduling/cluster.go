@@ -31,13 +31,19 @@ type TB interface {
 type Cluster struct {
 	*state.Store
 	T     TB
-	Index uint64 // of the last command
-	IDs   int    // that were given
+	Index uint64        // of the last command
+	IDs   int           // that were given
+	Ahead time.Duration // by which the clock was put forward
 }
 
 // Env is what a leader has that knows nothing besides the state. A second passes with each command.
 func (c *Cluster) Env() placement.Env {
-	return placement.Env{Now: Start.Add(time.Duration(c.Index) * time.Second), NewID: c.ID}
+	return placement.Env{Now: c.Now(), NewID: c.ID}
+}
+
+// Now is the time of the last command.
+func (c *Cluster) Now() time.Time {
+	return Start.Add(c.Ahead + time.Duration(c.Index)*time.Second)
 }
 
 // ID returns a new id.
@@ -47,7 +53,7 @@ func (c *Cluster) ID() string { c.IDs++; return fmt.Sprintf("id-%05d", c.IDs) }
 func (c *Cluster) Put(kind state.Kind, body any) error {
 	c.T.Helper()
 	c.Index++
-	entry, err := state.Encode(kind, Start.Add(time.Duration(c.Index)*time.Second), body)
+	entry, err := state.Encode(kind, c.Now(), body)
 	if err != nil {
 		c.T.Fatalf("encode: %v", err)
 	}

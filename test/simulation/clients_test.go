@@ -16,9 +16,10 @@ import (
 
 // want is a client's request for a VC.
 type want struct {
-	Verb  string // create, scale, start, stop, delete, read; set: what a history begins with
+	Verb  string // create, scale, apply, start, stop, delete, read; set: what a history begins with
 	Count int    // of VMs, after it
 	Goal  state.Goal
+	Grow  bool // apply: with more memory than create gives, for which VMs restart
 }
 
 // got is the answer: done, unknown (it may have happened, or may yet), taken (the name is), absent, refused
@@ -91,6 +92,11 @@ func applied(s seenVC, w want) (seenVC, bool) {
 	case "create":
 		return seenVC{Count: w.Count, Goal: state.GoalRun}, s.Goal == ""
 	case "scale":
+		return seenVC{Count: w.Count, Goal: s.Goal}, live
+	case "apply":
+		if s.Goal == "" {
+			s.Goal, live = state.GoalRun, true
+		}
 		return seenVC{Count: w.Count, Goal: s.Goal}, live
 	case "start":
 		return seenVC{Count: s.Count, Goal: state.GoalRun}, live
@@ -177,8 +183,10 @@ func (s *sim) client(ctx context.Context, id int) {
 		case k < 6:
 		case known[name] == 0:
 			w = want{Verb: "create", Count: 1 + rng.IntN(3)}
-		case k < 13:
+		case k < 10:
 			w = want{Verb: "scale", Count: 1 + rng.IntN(4)}
+		case k < 13:
+			w = want{Verb: "apply", Count: 1 + rng.IntN(4), Grow: rng.IntN(2) == 0}
 		case k < 15:
 			w.Verb = "stop"
 		case k < 17:
@@ -248,6 +256,8 @@ func (p *serving) act(ctx context.Context, name string, w want, key string) (got
 		_, err = p.ctl.Create(ctx, p.s.spec(name, w.Count), c)
 	case "scale":
 		_, err = p.ctl.Scale(ctx, name, leader.Scale{Count: &w.Count}, c)
+	case "apply":
+		_, err = p.apply(ctx, name, w, c)
 	case "start":
 		_, err = p.ctl.Start(ctx, name, c)
 	case "stop":
@@ -285,6 +295,24 @@ func (p *serving) act(ctx context.Context, name string, w want, key string) (got
 		return got{Is: "refused"}, nil
 	}
 	return got{}, err
+}
+
+// apply the file of a VC; VMs that must restart for it may.
+func (p *serving) apply(ctx context.Context, name string, w want, c leader.Call) (leader.Result, error) {
+	file := p.s.spec(name, w.Count)
+	if _, sized := p.s.o.sized[name]; w.Grow && !sized {
+		file.Groups[0].Memory += 256 << 20
+	}
+	r, err := p.ctl.Apply(ctx, file, leader.Apply{Verb: "apply", Create: true, Restart: true, Force: true}, c)
+	if err == nil {
+		p.s.count("files applied")
+		for _, change := range r.Changes {
+			if change.Verb == "restart" {
+				p.s.count("files applied: VMs that restart")
+			}
+		}
+	}
+	return r, err
 }
 
 // spec of a VC: what it is follows from its name, so that every client asks for the same.

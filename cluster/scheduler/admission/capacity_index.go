@@ -156,7 +156,7 @@ func (one *hostCapacity) expect(s *state.Snapshot, h *state.Host, ids []string) 
 func (r *CapacityIndex) TryFastPath(s *state.Snapshot, vc state.VC, env placement.Env, shut func(host string) bool) (Answer, bool) {
 	r.follow(s)
 	special := func(g state.Group) bool { return !g.Affinity.Empty() || g.CPU < capacity.MinCPU }
-	if len(r.list) < minFastPathHosts || slices.ContainsFunc(vc.Groups, special) {
+	if len(r.list) < minFastPathHosts || s.HasAgenda() || slices.ContainsFunc(vc.Groups, special) {
 		return Answer{}, false
 	}
 	meta, _ := s.Meta()
@@ -218,7 +218,7 @@ func (r *CapacityIndex) TryFastPath(s *state.Snapshot, vc state.VC, env placemen
 	d := state.Decision{At: env.Now, Admitted: true, Summary: fitsText(lowest, 1) + "; placement " + string(cmp.Or(meta.Settings.Placement, state.Spread)), MinYield: lowest, UpperBound: 1, Basis: s.Index()}
 	vc.Decision = d
 	plan.VC, plan.AffectedHosts, plan.Text = &vc, placement.SortedNames(affected), d.Summary
-	return Answer{Plan: &plan, Decision: d}, true
+	return recordRun(s, Answer{Plan: &plan, Decision: d}), true
 }
 
 // packRank orders hosts by what would be left, a share in [0, 1], for the placement pack: those with VMs, most left first, then

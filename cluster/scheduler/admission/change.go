@@ -10,8 +10,8 @@ import (
 )
 
 // Change answers a request to run a VC as another spec has it, as one decision: verb is apply, edit or rollback. restart has the ids of
-// its running VMs that must stop and start again for that. It is refused unless all of it fits once they start again. They are stopped
-// now, and start as preempted VMs do: once their hosts report that they are stopped, where there is room.
+// its running VMs that must stop and start again for that. They keep their places, with their CPU and memory, where they can: see
+// mustLeave. If not all of it fits so, all that no disk binds give their places up. It is refused unless all fit once they start again.
 func Change(s *state.Snapshot, vc state.VC, verb string, restart map[string]bool, env placement.Env) Answer {
 	if vc.Goal != state.GoalRun {
 		return Answer{Plan: &state.Plan{Basis: s.Index(), Verb: pastTense[verb], VC: &vc, VCVersion: vc.ModifyIndex,
@@ -20,26 +20,64 @@ func Change(s *state.Snapshot, vc state.VC, verb string, restart map[string]bool
 	if len(restart) == 0 {
 		return place(s, vc, vc.ModifyIndex, verb, env)
 	}
+	leave := mustLeave(s, vc, restart)
+	a := change(s, vc, verb, restart, leave, env)
+	if a.Plan == nil && len(leave) < len(restart) {
+		return change(s, vc, verb, restart, restart, env)
+	}
+	return a
+}
+
+// mustLeave returns those of the VMs that restart which cannot start again where they are: they move, a rule of vc keeps them away, or
+// their host has not the memory that they get. Where a disk binds one of them, change keeps it there.
+func mustLeave(s *state.Snapshot, vc state.VC, restart map[string]bool) map[string]bool {
+	leave, grown := map[string]bool{}, map[string]int64{}
+	misplaced := placement.Misplaced(s, vc)
+	old, _ := s.VC(vc.ID)
+	for _, vm := range s.VMsOf(vc.ID) {
+		if !restart[vm.ID] {
+			continue
+		}
+		was, _ := old.GroupOf(vm)
+		next, _ := vc.GroupOf(vm)
+		h, _ := s.Host(vm.Host)
+		more := max(0, vm.Restarting(was, "", false).Start(next).ChargeOn(h, next).Memory-vm.ChargeOn(h, was).Memory)
+		if vm.MovingTo != "" || misplaced[vm.ID] != "" || more > 0 && grown[vm.Host]+more > s.LedgerOf(vm.Host).Free().Memory {
+			leave[vm.ID] = true
+			continue
+		}
+		grown[vm.Host] += more
+	}
+	return leave
+}
+
+// change is Change for VMs that restart, those in leave wherever there is room.
+func change(s *state.Snapshot, vc state.VC, verb string, restart, leave map[string]bool, env placement.Env) Answer {
 	removed := placement.VMsToRemove(s, vc)
 	wanted := placement.WantedVMs(s, vc, env)
 	var staying, stopping []state.VM
 	after := make([]state.VM, 0, len(wanted))
 	old, _ := s.VC(vc.ID)
+	const why = "restarts: its virtual cluster was changed"
 	for _, vm := range wanted {
-		if !restart[vm.ID] {
+		g, _ := old.GroupOf(vm)
+		next, _ := vc.GroupOf(vm)
+		switch {
+		case !restart[vm.ID]:
+			staying, after = append(staying, vm), append(after, vm)
+			continue
+		case !leave[vm.ID] || vm.MovingTo == "" && placement.KeepsPlace(s, next):
+			vm = vm.Restarting(g, why, false)
 			staying, after = append(staying, vm), append(after, vm)
 			continue
 		}
-		g, _ := old.GroupOf(vm)
 		gone := vm
 		gone.Phase, gone.Goal, gone.MovingTo = state.Stopped, state.GoalStop, ""
-		if next, _ := vc.GroupOf(vm); !placement.KeepsPlace(s, next) {
+		if !placement.KeepsPlace(s, next) {
 			gone.Host = ""
 		}
 		after = append(after, gone)
-		vm = vm.Leaving(g, state.GoalStop)
-		vm.Reason, vm.Target, vm.PreemptedAt = "restarts: its virtual cluster was changed", 0, state.RestartRequested
-		stopping = append(stopping, vm)
+		stopping = append(stopping, vm.Restarting(g, why, true))
 	}
 	later := env
 	later.Lists = withoutOwn(s, env.Lists)
@@ -58,7 +96,10 @@ func Change(s *state.Snapshot, vc state.VC, verb string, restart map[string]bool
 			return Answer{Decision: decision(p, now, s.Index(), env)}
 		}
 	}
-	d.Summary = fmt.Sprintf("%s; %d of its VMs restart", d.Summary, len(stopping))
+	d.Summary = fmt.Sprintf("%s; %d of its VMs restart", d.Summary, len(restart))
+	if len(stopping) > 0 {
+		d.Summary += fmt.Sprintf(", %d of them where there is room", len(stopping))
+	}
 	vc.Decision, vc.Admitted = d, true
 	vc = placement.WithoutEstimates(vc, after)
 	plan := &state.Plan{Basis: s.Index(), VC: &vc, VMs: placement.Changed(s, leaving), AffectedHosts: hostsOf(leaving)}

@@ -14,7 +14,7 @@ func StopVM(s *state.Snapshot, vc state.VC, vm state.VM, by string) Answer {
 // RestartVM answers a request to stop one VM and to start it again on its host: always yes.
 func RestartVM(s *state.Snapshot, vc state.VC, vm state.VM, by string) Answer {
 	g, _ := vc.GroupOf(vm)
-	return oneVM(s, vc, vm.RestartAlone(g, by), "restart requested")
+	return oneVM(s, vc, vm.Restarting(g, "restarted by "+by, false), "restart requested")
 }
 
 // ResetVM answers a request to reset one VM: always yes. Its id is that of the operation.

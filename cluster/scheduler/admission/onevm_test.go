@@ -104,25 +104,60 @@ func TestStopAfterStopAlone(t *testing.T) {
 	}
 }
 
-// A VM that ends by itself while it is being stopped to restart, as a change of its VC needs, starts again all the same.
-func TestRestartOfAVMThatEnds(t *testing.T) {
-	for _, ends := range []state.Phase{state.Stopped, state.Failed} {
-		c := scheduling.NewCluster(t, "h1")
-		c.Create(scheduling.VC("a", 0.5, scheduling.Group(2, 1, scheduling.GiB)))
-		c.CommitPlan()
-		next := c.Named("a")
+// A VM that a change of its VC restarts keeps its place where it can: the report that it stopped, however it ended, is its next start.
+// Where its host is none for it any more it starts on another one, also in a VC whose VMs wait for their own hosts.
+func TestRestartForAChange(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(g *state.Group)
+		ends   state.Phase
+		stays  bool
+	}{
+		{"network", func(g *state.Group) { g.Network = "other" }, state.Stopped, true},
+		{"it fails meanwhile", func(g *state.Group) { g.Network = "other" }, state.Failed, true},
+		{"memory that its host has", func(g *state.Group) { g.Memory = 4 * scheduling.GiB }, state.Stopped, true},
+		{"memory that its host has not", func(g *state.Group) { g.Memory = 6 * scheduling.GiB }, state.Stopped, false},
+		{"a rule", func(g *state.Group) { g.Network, g.Affinity.Avoid = "other", []string{"host:h1"} }, state.Failed, false},
+	} {
+		k := scheduling.NewCluster(t, "h1")
+		k.Create(scheduling.VC("other", 0.5, scheduling.Group(1, 1, 3*scheduling.GiB)))
+		k.CommitPlan()
+		k.Create(scheduling.VC("a", 0.5, scheduling.Group(1, 1, scheduling.GiB)))
+		k.CommitPlan()
+		k.Host("h2", 4, 8*scheduling.GiB, state.Resources{})
+		next := k.Named("a")
+		next.OnHostLoss = "keep"
 		next.Groups = slices.Clone(next.Groups)
-		next.Groups[0].Network = "other"
-		vm := c.Snapshot().VMsOf(next.ID)[0]
-		c.Enact("apply", admission.Change(c.Snapshot(), next, "apply", map[string]bool{vm.ID: true}, c.Env()).Plan)
-		c.Must(state.KindVMReport, state.VMReport{Host: vm.Host, VMs: []state.VMStatus{{VM: vm.ID, Generation: vm.Generation, Phase: ends, Reason: "x"}}})
-		op := state.Operation{ID: "o", Kind: "apply", VC: next.ID, Name: next.Name}
-		if p := c.Snapshot().ProgressOf(op, func(string) uint64 { return 1 }); p.State != state.OpPending {
-			t.Errorf("%s: %+v", ends, p)
+		c.change(&next.Groups[0])
+		vm := k.Snapshot().VMsOf(next.ID)[0]
+		answer := admission.Change(k.Snapshot(), next, "apply", map[string]bool{vm.ID: true}, k.Env())
+		if answer.Plan == nil {
+			t.Errorf("%s: %s", c.name, answer.Decision.Summary)
+			continue
 		}
-		p := admission.Restart(c.Snapshot(), c.Env())
-		if p == nil || len(p.VMs) != 1 {
-			t.Errorf("%s: it does not start again: %+v", ends, p)
+		k.Enact("apply", answer.Plan)
+		load := k.Snapshot().LoadOf("h1").Memory
+		k.Must(state.KindVMReport, state.VMReport{Host: vm.Host, VMs: []state.VMStatus{{VM: vm.ID, Generation: vm.Generation, Phase: c.ends, Reason: "x"}}})
+		op := state.Operation{ID: "o", Kind: "apply", VC: next.ID, Name: next.Name}
+		if p := k.Snapshot().ProgressOf(op, func(string) uint64 { return 1 }); p.State != state.OpPending {
+			t.Errorf("%s: %+v", c.name, p)
+		}
+		if after := k.Snapshot().LoadOf("h1").Memory; c.stays != (after == load) {
+			t.Errorf("%s: h1 is charged %d, then %d", c.name, load, after)
+		}
+		p := admission.Restart(k.Snapshot(), k.Env())
+		switch {
+		case c.stays == (p != nil):
+			t.Errorf("%s: plan %+v", c.name, p)
+		case p != nil:
+			k.Enact("restart", p)
+		}
+		want := "h1"
+		if !c.stays {
+			want = "h2"
+		}
+		if got, _ := k.Snapshot().VM(vm.ID); got.Host != want || got.Phase != state.Starting || got.Generation != 2 || got.Order != (state.VMOrder{}) {
+			t.Errorf("%s: %+v", c.name, got)
 		}
 	}
 }

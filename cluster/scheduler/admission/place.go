@@ -23,13 +23,13 @@ type Answer struct {
 // Create answers a request for a new VC. vc is complete (ids and defaults filled in) except for its allocations.
 func Create(s *state.Snapshot, vc state.VC, env placement.Env) Answer {
 	vc.Goal = state.GoalRun
-	return place(s, vc, 0, "create", env)
+	return recordRun(s, place(s, vc, 0, "create", env))
 }
 
 // Start answers a request to run a VC that is stopped or has VMs that failed or were stopped alone.
 func Start(s *state.Snapshot, vc state.VC, env placement.Env) Answer {
 	vc.Goal, env.StartStopped = state.GoalRun, true
-	return place(s, vc, vc.ModifyIndex, "start", env)
+	return recordRun(s, place(s, vc, vc.ModifyIndex, "start", env))
 }
 
 // Scale answers a request to run a VC with other groups than it has now. The
@@ -45,7 +45,8 @@ func Scale(s *state.Snapshot, vc state.VC, env placement.Env) Answer {
 // Consider returns what admission would decide on a VC now, without a plan.
 func Consider(s *state.Snapshot, vc state.VC, env placement.Env) state.Decision {
 	p, wanted := problemWith(s, vc, env)
-	return decision(p, p.admitNew(wanted), s.Index(), env)
+	adm, _ := p.admitBeside(s, &vc, wanted, env)
+	return decision(p, adm, s.Index(), env)
 }
 
 // problemWith is the problem of everything that runs, of vc in its new form, and of the lost VMs that are to start beside it.
@@ -93,7 +94,7 @@ func problemOf(s *state.Snapshot, vc state.VC, env placement.Env, wanted, leavin
 // place asks admission for vc and turns the answer into a plan.
 func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env placement.Env) Answer {
 	p, wanted := problemWith(s, vc, env)
-	adm := p.admitNew(wanted)
+	adm, claimed := p.admitBeside(s, &vc, wanted, env)
 	if adm.Admitted {
 		if first := lostBefore(s, vc, env); first != "" {
 			adm = allocator.Admission{Asked: adm.Asked, Summary: "virtual cluster " + first + " lost VMs with their host, which start first and would not fit beside it"}
@@ -122,6 +123,9 @@ func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env plac
 	vc.Admitted, vc.QueuedAt = true, time.Time{}
 	plan := planOf(s, p, adm.Solution, vc, placement.VMsToRemove(s, vc))
 	plan.Verb, plan.VCVersion, plan.Text = pastTense[verb], version, d.Summary
+	if plan.Occurrence = claimed.ID; claimed.ID != "" && claimed.State == state.RunningNow {
+		plan.Occurrence = "" // it is its run already
+	}
 	return Answer{Decision: d, Plan: plan}
 }
 

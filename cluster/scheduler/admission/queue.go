@@ -33,6 +33,9 @@ func Fitting(s *state.Snapshot, env placement.Env) []string {
 	if len(queue) == 0 {
 		return nil
 	}
+	if s.HasAgenda() {
+		return inTurn(s, queue, env)
+	}
 	p := newProblem(s, "")
 	p.CloseHosts(env.Unavailable)
 	p.SubtractReserves()

@@ -12,7 +12,8 @@ import (
 
 // Restart plans the start of VMs that were lost with their host, or preempted: of the first VC, by priority, then age, some of
 // whose VMs fit. Restartable VMs start wherever they fit, the others on their own host once it is back. Where none fits, the
-// plan records why, if that is news. It is nil if there is nothing to do.
+// plan records why, if that is news. It is nil if there is nothing to do. VMs that could not restart where they ran are lost ones
+// that may start anywhere.
 //
 // Restart needs no proof of its own: a VM is lost only once it is proved that no host runs it. VCs whose ids are in refused are left out.
 func Restart(s *state.Snapshot, env placement.Env, refused ...string) *state.Plan {
@@ -66,7 +67,7 @@ func lostVMs(s *state.Snapshot, vc state.VC, env placement.Env) []state.VM {
 		}
 		g, _ := vc.GroupOf(vm)
 		switch h, there := s.Host(vm.Host); {
-		case (back || vc.Restartable()) && !placement.KeepsPlace(s, g):
+		case (back || vc.Restartable() || vm.Order.Elsewhere) && !placement.KeepsPlace(s, g):
 			vm.Host = ""
 		case !there || h.Lost.Proof != "" || env.Unavailable[vm.Host] != "":
 			continue
@@ -98,7 +99,7 @@ func restart(s *state.Snapshot, vc state.VC, lost []state.VM, env placement.Env)
 	if lost[0].PreemptedAt > 0 {
 		why = "preempted"
 	}
-	if lost[0].PreemptedAt == state.RestartRequested {
+	if lost[0].Order.Elsewhere {
 		why = "stopped to restart"
 	}
 	if !adm.Admitted {

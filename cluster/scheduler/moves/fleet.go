@@ -411,11 +411,11 @@ func (f *Fleet) setRules(see Observation) {
 	for _, ref := range f.groups {
 		there["vc:"+ref.vc.Name] = true
 	}
-	any := false
+	any, classes := false, f.classes(see)
 	for i, ref := range f.groups {
 		a := allocator.Affinity{Spread: ref.group.Affinity.Spread, Require: placement.KnownTerms(there, ref.group.Affinity.Require), Prefer: placement.KnownTerms(there, ref.group.Affinity.Prefer),
 			Avoid: placement.KnownTerms(there, ref.group.Affinity.Avoid)}
-		for _, host := range f.barred(i, see) {
+		for _, host := range f.barred(i, see, classes) {
 			if term := "host:" + host; !slices.Contains(a.Avoid, term) {
 				a.Avoid = append(a.Avoid, term)
 			}
@@ -431,35 +431,77 @@ func (f *Fleet) setRules(see Observation) {
 }
 
 // barred returns the hosts to which VMs of a group cannot move from where they are. Rules hold for groups: a VM that cannot go
-// where others of its group run stays where it is.
-func (f *Fleet) barred(i int, see Observation) []string {
-	if len(see.Partners) < 2 { // no two hosts can be compared: among many VMs and hosts that takes longer than all else
-		return nil
-	}
-	home := map[string]bool{}
+// where others of its group run stays where it is. of are the classes of all hosts.
+func (f *Fleet) barred(i int, see Observation, of hostClasses) []string {
+	g := f.groups[i].group
+	home, from := map[string]bool{}, map[int]bool{}
 	for _, vm := range f.groups[i].vms {
 		home[vm.Host] = true
-	}
-	set := map[string]bool{}
-	for k, vm := range f.groups[i].vms {
-		if !vm.ConsumesResources() {
-			continue
+		if class, known := of.class[vm.Host]; known && vm.ConsumesResources() {
+			from[class] = true
 		}
-		for _, h := range f.hosts {
-			why := ""
-			if h.Name != vm.Host {
-				why = f.unlike(see, vm.Host, h.Name, f.groups[i].group)
+	}
+	bad := map[[2]int]bool{} // from a host of a class to another one of a class
+	for a := range from {
+		for b := range of.one {
+			if f.unlike(see, of.one[a], of.one[b], g) != "" {
+				bad[[2]int{a, b}] = true
 			}
-			switch {
-			case why == "":
-			case home[h.Name]:
+		}
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	set, homes := map[string]bool{}, []string(nil)
+	for _, h := range f.hosts {
+		class, known := of.class[h.Name]
+		switch {
+		case home[h.Name]:
+			homes = append(homes, h.Name)
+		case known:
+			for a := range from {
+				if bad[[2]int{a, class}] {
+					set[h.Name] = true
+				}
+			}
+		}
+	}
+	for k, vm := range f.groups[i].vms {
+		for _, to := range homes {
+			if !vm.ConsumesResources() || to == vm.Host {
+				continue
+			}
+			if why := f.unlike(see, vm.Host, to, g); why != "" {
 				f.pin(i, k, pin{byTarget, why})
-			default:
-				set[h.Name] = true
 			}
 		}
 	}
 	return placement.SortedNames(set)
+}
+
+// hostClasses are the hosts among which no difference is known that matters to a VM: to compare each VM's host with each other one
+// took longer than all else where there are many.
+type hostClasses struct {
+	class map[string]int // by host; hosts of which nothing is known have none
+	one   []string       // a host of each class
+}
+
+func (f *Fleet) classes(see Observation) hostClasses {
+	out, seen := hostClasses{class: map[string]int{}}, map[string]int{}
+	for _, h := range f.hosts {
+		p, known := see.Partners[h.Name]
+		if !known {
+			continue
+		}
+		key := fmt.Sprintf("%q %v %q %v %q %q %v", p.Networks, p.Networks == nil, p.Pools, p.Pools == nil, p.CPUModel, p.Machines, p.KVM)
+		class, there := seen[key]
+		if !there {
+			class = len(out.one)
+			seen[key], out.one = class, append(out.one, h.Name)
+		}
+		out.class[h.Name] = class
+	}
+	return out
 }
 
 // unlike says what a host lacks that a VM of a group has on another; "" = nothing, as far as is known.

@@ -71,7 +71,7 @@ func NewProblem(s *state.Snapshot, skip ...string) *Problem {
 		p.Hosts = append(p.Hosts, allocator.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory), Cordoned: h.Cordoned,
 			EmptyCPU: free.CPU, EmptyMemory: float64(free.Memory)})
 		for _, vm := range s.VMsOn(h.Name) {
-			if vm.Phase == state.Stopping && !vm.Order.Restart && !slices.Contains(skip, vm.VC) || vm.KeepsMemory() {
+			if vm.Phase == state.Stopping && !vm.RestartsInPlace() && !slices.Contains(skip, vm.VC) || vm.KeepsMemory() {
 				p.take(i, vm, state.Group{})
 			}
 		}
@@ -136,7 +136,7 @@ func (p *Problem) addLive(s *state.Snapshot, vc state.VC) {
 			continue
 		}
 		p.add(vc, g, vms, floor, false)
-		if slices.ContainsFunc(vms, func(vm state.VM) bool { return vm.MovingTo != "" || vm.Order.Restart }) {
+		if slices.ContainsFunc(vms, func(vm state.VM) bool { return vm.MovingTo != "" || vm.RestartsInPlace() }) {
 			p.freeze(len(p.Groups) - 1)
 		}
 	}

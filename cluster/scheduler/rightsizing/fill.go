@@ -9,7 +9,6 @@ import (
 	solver "evenkeel/allocator/rightsizing"
 	"evenkeel/cluster/capacity"
 	"evenkeel/cluster/state"
-	"evenkeel/forecast"
 )
 
 // fill fills the problem with every VM that takes memory, VC by VC in the order of the scheduler. VMs for which nothing can be
@@ -38,7 +37,7 @@ func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in O
 			if !vm.ConsumesResources() || !known {
 				continue
 			}
-			m := member{&vc, g, vm, BufferFor(set.AggressivenessOf(&vc)), estimated}
+			m := member{&vc, g, vm, set.AggressivenessOf(&vc), estimated}
 			still := vm.Phase != state.Running || vm.Goal != state.GoalRun || vm.MovingTo != "" || coming[vm.ID] != ""
 			for i, name := range []string{vm.Host, vm.MovingTo, coming[vm.ID]} {
 				at, there := index[name]
@@ -81,11 +80,11 @@ func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in O
 
 // member is a VM with what is known of its group and virtual cluster. estimated: its needs are.
 type member struct {
-	vc        *state.VC
-	g         state.Group
-	vm        state.VM
-	buffer    forecast.Buffer
-	estimated bool
+	vc             *state.VC
+	g              state.Group
+	vm             state.VM
+	aggressiveness string
+	estimated      bool
 }
 
 // app is an application while it is put together.
@@ -152,7 +151,7 @@ func (x *Rightsizer) consider(m member, in Observations, c *solver.Component) Re
 	case grow:
 		out.Text = see.Pressure
 		if see.Generation != 0 && see.Memory.Trusted && in.Now.Sub(see.Until) < x.stale() {
-			c.Need.Memory = max(c.Need.Memory, see.Memory.need(m.buffer, float64(g.Memory), float64(see.MemoryUsed)))
+			c.Need.Memory = max(c.Need.Memory, see.Memory.need(BufferFor(m.aggressiveness), float64(g.Memory), float64(see.MemoryUsed)))
 		}
 	case follow:
 		x.follow(m, in, c, &out, underPressure)
@@ -164,7 +163,7 @@ func (x *Rightsizer) consider(m member, in Observations, c *solver.Component) Re
 // follow has the memory of a VM follow its forecast, or its use where that is not trusted. underPressure is what it is given because it was short of memory.
 func (x *Rightsizer) follow(m member, in Observations, c *solver.Component, out *Recommendation, underPressure optional) {
 	g, see, v := m.g, in.VMs[m.vm.ID], x.vms[m.vm.ID]
-	need := see.Memory.need(m.buffer, float64(g.Memory), float64(see.MemoryUsed))
+	need := see.Memory.need(BufferFor(m.aggressiveness), float64(g.Memory), float64(see.MemoryUsed))
 	if !see.Memory.Trusted {
 		out.ByUse = see.Memory.Reason
 	}
@@ -265,7 +264,7 @@ func (x *Rightsizer) want(m member, in Observations, still bool) {
 		need = present
 	case see.Generation == 0 || !sampled || in.Now.Sub(see.Until) >= x.stale() || !see.CPU.known():
 	default:
-		need = see.CPU.need(m.buffer, g.CPU, see.Used)
+		need = see.CPU.need(CPUBufferFor(m.aggressiveness), g.CPU, see.Used)
 		need = max(need, see.Used)
 		if see.cutOff(g) {
 			need = max(need, beyondCap*present)

@@ -11,7 +11,7 @@ import (
 	"evenkeel/forecast"
 )
 
-// BufferFor returns how much VMs are given beyond their forecast for estimates of that aggressiveness. Balanced has the best
+// BufferFor returns how much memory VMs are given beyond their forecast for estimates of that aggressiveness. Balanced has the best
 // value of Pace (sec. IV-C).
 func BufferFor(aggressiveness string) forecast.Buffer {
 	b := forecast.DefaultBuffer
@@ -20,6 +20,16 @@ func BufferFor(aggressiveness string) forecast.Buffer {
 		b.K1, b.K2 = 0.2, 4
 	case state.Aggressive:
 		b.K1, b.K2 = 0.05, 1.64
+	}
+	return b
+}
+
+// CPUBufferFor returns the same for CPU. What one VM uses beyond its forecast others of its host leave, and a host gives its surplus to those that use
+// more: a deviation of every VM would add up what cancels. Only conservative keeps it.
+func CPUBufferFor(aggressiveness string) forecast.Buffer {
+	b := BufferFor(aggressiveness)
+	if aggressiveness != state.Conservative {
+		b.K2 = 0
 	}
 	return b
 }

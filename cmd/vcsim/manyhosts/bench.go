@@ -348,8 +348,20 @@ func (b *bench) steady(ctx context.Context) error {
 			s.RSS[p.name] = mib(z.by[p.name].rss)
 		}
 		b.say("leader %s: %.1f%% of a core, %.0f MiB; hosts %.0f%%; others take %.0f%% of the machine", lead.name, s.CPU[lead.name], s.RSS[lead.name], s.CPU[hosts], s.Others)
-		return nil
+		return b.sayMemory()
 	})
+}
+
+// sayMemory says what the memory of each server is for.
+func (b *bench) sayMemory() error {
+	for _, p := range b.servers {
+		text, err := p.ask("memory")
+		if err != nil {
+			return err
+		}
+		b.say("memory of %s, MiB: %s", p.name, text)
+	}
+	return nil
 }
 
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
@@ -392,7 +404,7 @@ func (b *bench) load(ctx context.Context) error {
 	})
 	l := b.f.Load
 	b.say("%.0f admissions a second, p50 %.0f ms, p99 %.0f ms, failed %v; CPU for each: %s", l.PerSecond, l.Millis.P50, l.Millis.P99, l.Failed, parts(b.f.LoadMillis, "%.1f ms"))
-	return errors.Join(err, b.disks())
+	return errors.Join(err, b.disks(), b.sayMemory())
 }
 
 // rest measures what memory the servers take when what was asked for under load is gone again.
@@ -421,7 +433,7 @@ func (b *bench) rest(ctx context.Context) error {
 		}
 		b.f.Rest = r
 		b.say("%.0f s later: memory %s", r.Seconds, parts(r.RSS, "%.0f MiB"))
-		return nil
+		return b.sayMemory()
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/metrics"
 	"runtime/pprof"
 	"strings"
 	"syscall"
@@ -36,7 +37,6 @@ type ServerOptions struct {
 func Serve(ctx context.Context, o ServerOptions, in io.Reader, out io.Writer) error {
 	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer cancel()
-	defer member.PaceGC(os.Getenv("GOGC"))()
 	log := slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	l, err := net.Listen("tcp", o.Listen)
 	if err != nil {
@@ -52,6 +52,7 @@ func Serve(ctx context.Context, o ServerOptions, in io.Reader, out io.Writer) er
 	if err != nil {
 		return err
 	}
+	defer m.PaceGC(os.Getenv("GOGC"))()
 	if o.Token != "" {
 		if err := found(ctx, m, o.Token); err != nil {
 			_ = m.Close()
@@ -91,6 +92,8 @@ func answer(m *member.Member, line string) string {
 	case "leads":
 		here, _ := m.Leader()
 		return fmt.Sprint(here)
+	case "memory":
+		return memory()
 	case "profile":
 		var f *os.File
 		if f, err = os.Create(file); err == nil {
@@ -112,6 +115,24 @@ func answer(m *member.Member, line string) string {
 		return "error: " + err.Error()
 	}
 	return "ok"
+}
+
+// memory of this process by what it is for, MiB.
+func memory() string {
+	classes := []struct{ name, metric string }{
+		{"live", "/gc/heap/live:bytes"}, {"objects", "/memory/classes/heap/objects:bytes"}, {"between", "/memory/classes/heap/unused:bytes"},
+		{"free", "/memory/classes/heap/free:bytes"}, {"stacks", "/memory/classes/heap/stacks:bytes"}, {"released", "/memory/classes/heap/released:bytes"},
+	}
+	samples := make([]metrics.Sample, len(classes))
+	for i, c := range classes {
+		samples[i].Name = c.metric
+	}
+	metrics.Read(samples)
+	var out []string
+	for i, c := range classes {
+		out = append(out, fmt.Sprintf("%s %d", c.name, samples[i].Value.Uint64()>>20))
+	}
+	return strings.Join(out, ", ")
 }
 
 // found the cluster: wait to lead, and record the token of the API.

@@ -1,0 +1,82 @@
+package server_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"evenkeel/api/v1"
+)
+
+// The owner or an editor of a tenant signs its job off; nothing is in force before. A viewer only looks, no tenant sees hosts, and another
+// tenant's job is not there.
+func TestPeriodicWorkOfTenants(t *testing.T) {
+	x := startTenants(t, 1, 2)
+	const spec = `{"name":"render-1","periodic":{"name":"nightly","deadline":"2h"},"duration":"1h","groups":[{"name":"w","cpu":0.5,"memory":"1GiB"}]}`
+	created := x.want(202, "POST", "/v1/virtual-clusters?tenant=acme", spec, "acme editor")
+	var r v1.Result
+	must(t, json.Unmarshal([]byte(created), &r))
+	x.want(200, "GET", "/v1/operations/"+r.Operation.ID+"?wait=60s", "", "admin")
+	var file v1.VirtualClusterSpec
+	got := x.want(200, "GET", "/v1/virtual-clusters/render-1/spec", "", "acme owner")
+	var wrapped struct{ Spec v1.VirtualClusterSpec }
+	must(t, json.Unmarshal([]byte(got), &wrapped))
+	if file = wrapped.Spec; file.Periodic == nil || file.Periodic.Name != "nightly" || file.Periodic.Deadline != "2h" || file.Duration != "1h" {
+		t.Errorf("its spec is %s", got)
+	}
+	deleted := x.want(202, "DELETE", "/v1/virtual-clusters/render-1", "", "acme editor")
+	must(t, json.Unmarshal([]byte(deleted), &r))
+	x.want(200, "GET", "/v1/operations/"+r.Operation.ID+"?wait=60s", "", "admin")
+
+	job := func(caller, query string) (out v1.PeriodicJob) {
+		t.Helper()
+		must(t, json.Unmarshal([]byte(x.want(200, "GET", "/v1/periodic/nightly"+query, "", caller)), &out))
+		return out
+	}
+	if j := job("acme viewer", ""); j.State != "found" || j.Runs != 1 || len(j.History) != 1 || j.History[0].Outcome != "deleted" || j.Proposal != nil || !strings.Contains(j.Reason, "no period was found") {
+		t.Errorf("%+v", j)
+	}
+	for _, caller := range principals {
+		x.want(404, "GET", "/v1/periodic/nightly", "", caller)
+		if list := x.want(200, "GET", "/v1/periodic", "", caller); strings.Contains(list, "nightly") {
+			t.Errorf("%s sees the job of acme: %s", caller, list)
+		}
+	}
+	const contract = `{"rule":"FREQ=HOURLY","length":"10m","deadline":"30m","zone":"Europe/Berlin"}`
+	x.want(403, "POST", "/v1/periodic/nightly/accept", contract, "acme viewer")
+	x.want(404, "POST", "/v1/periodic/nightly/accept", contract, "film owner")
+	x.want(404, "POST", "/v1/periodic/none/accept", contract, "acme owner")
+	for _, bad := range []string{`{"zone":"Mars/Olympus"}`, `{"skip":["tomorrow"]}`, `{"length":"soon"}`, `{"miss":2}`, `{"start":"now"}`, `{"wish":1}`, `{}`, `{"rule":"FREQ=SECONDLY"}`, `{"rule":"FREQ=HOURLY","length":"10m","deadline":"5m"}`} {
+		x.want(422, "POST", "/v1/periodic/nightly/accept", bad, "acme owner")
+	}
+	x.want(200, "POST", "/v1/periodic/nightly/accept?dryRun=true", contract, "acme owner")
+	if j := job("acme viewer", ""); j.State != "found" || len(j.Occurrences) != 0 {
+		t.Errorf("after a dry run: %+v", j)
+	}
+	x.want(403, "PATCH", "/v1/quotas/acme", `{"limits":{"vms":"2"}}`, "acme owner")
+	for range 2 { // the second time it is answered again
+		if resp, body := x.as("acme owner", "POST", "/v1/periodic/nightly/accept", contract, "Idempotency-Key", "once"); resp.StatusCode != 200 {
+			t.Fatalf("%d %s", resp.StatusCode, body)
+		}
+	}
+	if resp, _ := x.as("acme owner", "POST", "/v1/periodic/nightly/accept", `{"rule":"FREQ=DAILY","length":"10m"}`, "Idempotency-Key", "once"); resp.StatusCode != 422 {
+		t.Errorf("another request under the key: %d", resp.StatusCode)
+	}
+	j := job("acme viewer", "")
+	if j.State != "accepted" || j.By != "acme-owner" || j.Contract == nil || j.Contract.Zone != "Europe/Berlin" || j.Contract.Deadline != "30m" || j.Contract.VMs != 1 {
+		t.Errorf("%+v", j)
+	}
+	x.want(200, "POST", "/v1/periodic/nightly/override", `{"skip":["2026-12-24"]}`, "acme editor")
+	x.want(200, "POST", "/v1/periodic/nightly/override?tenant=acme", `{"deadline":"45m"}`, "operator")
+	if j = job("acme owner", ""); !slices.Equal(j.Contract.Skips, []string{"2026-12-24"}) || j.Contract.Deadline != "45m" || j.Contract.Rule != "FREQ=HOURLY" || j.By != "an operator" {
+		t.Errorf("%+v %+v", j, j.Contract)
+	}
+	if text := x.want(200, "GET", "/v1/periodic/nightly", "", "acme owner"); strings.Contains(text, `"hosts"`) || strings.Contains(text, `"h1"`) {
+		t.Errorf("a tenant sees hosts: %s", text)
+	}
+	x.want(200, "POST", "/v1/periodic/nightly/reject", `{}`, "acme editor")
+	if j = job("operator", "?tenant=acme"); j.State != "rejected" || j.Contract != nil {
+		t.Errorf("%+v", j)
+	}
+}

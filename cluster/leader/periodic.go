@@ -1,0 +1,118 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"evenkeel/cluster/scheduler/agenda"
+	"evenkeel/cluster/state"
+)
+
+// PeriodicAsk is what an owner decides about a job.
+type PeriodicAsk struct {
+	agenda.Ask
+	Verb string   // accept, override, reject
+	Skip []string // dates to leave out besides those that are left out
+	Keep []string // dates to leave out no more
+}
+
+// Periodic is a job with what was found, and what its owner decided.
+type Periodic struct {
+	state.PeriodicJob
+	Proposal    agenda.Proposal
+	Refused     string // why there is no proposal
+	Runs        []state.Run
+	Occurrences []state.Occurrence
+}
+
+// PeriodicOf looks a job up by its full name, and proposes a contract.
+func PeriodicOf(s *state.Snapshot, name string, ask agenda.Ask) (Periodic, error) {
+	job, ok := s.PeriodicJob(name)
+	if !ok {
+		return Periodic{}, fmt.Errorf("job %s: %w", name, ErrNotFound)
+	}
+	p := Periodic{PeriodicJob: job, Runs: s.Runs(name), Occurrences: s.Occurrences(name)}
+	var err error
+	if p.Proposal, err = agenda.Propose(p.Runs, ask); err != nil {
+		p.Refused = err.Error()
+	}
+	return p, nil
+}
+
+// DecidePeriodic puts the decision of an owner about a job into force.
+func (c *Service) DecidePeriodic(ctx context.Context, name string, ask PeriodicAsk, call Call) (Periodic, error) {
+	print := fingerprint("periodic "+ask.Verb+" "+zoneName(ask.Ask), name, ask)
+	for n := 0; ; n++ {
+		p, err := c.decidePeriodic(ctx, name, ask, call, print)
+		if !errors.Is(err, state.ErrConflict) || n >= tries {
+			return p, err
+		}
+	}
+}
+
+func (c *Service) decidePeriodic(ctx context.Context, name string, ask PeriodicAsk, call Call, print string) (Periodic, error) {
+	s := c.o.State.Snapshot()
+	if _, done, err := remembered(s, print, call); done || err != nil {
+		if err != nil {
+			return Periodic{}, err
+		}
+		return PeriodicOf(s, name, ask.Ask)
+	}
+	p, err := PeriodicOf(s, name, ask.Ask)
+	if err != nil {
+		return p, err
+	}
+	if call.IfMatch != 0 && call.IfMatch != p.ModifyIndex {
+		return p, fmt.Errorf("job %s is at version %d, not %d: %w", name, p.ModifyIndex, call.IfMatch, ErrPrecondition)
+	}
+	put := state.PeriodicPut{Job: name, Version: p.ModifyIndex, Verb: ask.Verb}
+	switch old := p.SignOff; {
+	case ask.Verb == "reject":
+		put.SignOff = state.SignOff{State: state.Rejected}
+		put.Text = "nothing is reserved for it"
+	case ask.Verb == "override" && old.State == state.SignedOff:
+		var err error
+		if put.SignOff, err = agenda.Override(old, ask.Ask); err != nil {
+			return p, &Invalid{Fields: []FieldError{{Field: "job", Text: "job " + name + ": " + err.Error()}}}
+		}
+	case p.Refused != "":
+		return p, &Invalid{Fields: []FieldError{{Field: "job", Text: "job " + name + ": " + p.Refused + "; give rule and length to reserve without"}}}
+	default:
+		put.SignOff = p.Proposal.SignOff
+		put.SignOff.Skips = old.Skips
+	}
+	if put.SignOff.State == state.SignedOff {
+		skips := slices.Concat(put.SignOff.Skips, ask.Skip)
+		slices.Sort(skips)
+		skips = slices.DeleteFunc(slices.Compact(skips), func(day string) bool { return slices.Contains(ask.Keep, day) })
+		put.SignOff.Skips = skips
+		put.Text = fmt.Sprintf("%d VMs for %s in each period", put.SignOff.VMs(), put.SignOff.Length())
+	}
+	put.SignOff.By = userOf(ctx)
+	if call.IdempotencyKey != "" {
+		put.Remembered = &state.Remembered{Key: call.IdempotencyKey, Fingerprint: print}
+	}
+	if put.SignOff.State == state.SignedOff {
+		if err := s.CheckSignOff(name, &put.SignOff); err != nil {
+			return p, err
+		}
+	}
+	if call.DryRun {
+		p.SignOff = put.SignOff
+		return p, nil
+	}
+	if err := c.propose(ctx, state.KindPeriodic, put); err != nil {
+		return p, fmt.Errorf("%s job %s: %w", ask.Verb, name, err)
+	}
+	c.current.Load().agenda.Soon()
+	return PeriodicOf(c.o.State.Snapshot(), name, ask.Ask)
+}
+
+func zoneName(ask agenda.Ask) string {
+	if ask.Zone == nil {
+		return ""
+	}
+	return ask.Zone.String()
+}

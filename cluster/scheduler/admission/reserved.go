@@ -1,0 +1,81 @@
+package admission
+
+import (
+	"slices"
+
+	"evenkeel/allocator"
+	"evenkeel/cluster/scheduler/placement"
+	"evenkeel/cluster/state"
+)
+
+// recordRun lets the plan of an answer record a run of the VC's job, once all servers know runs.
+func recordRun(s *state.Snapshot, a Answer) Answer {
+	if a.Plan != nil && a.Plan.VC != nil && s.KeepsRuns() {
+		a.Plan.Job = placement.JobOf(a.Plan.VC)
+	}
+	return a
+}
+
+// admitBeside is admitNew beside the agenda. A run of a job that its owner signed off starts in its slot, on the hosts of its witness
+// where they have room still. All others get what is not reserved in the time that they may run for.
+func (p *problem) admitBeside(s *state.Snapshot, vc *state.VC, wanted []state.VM, env placement.Env) (allocator.Admission, state.Occurrence) {
+	if !s.HasAgenda() {
+		return p.admitNew(wanted), state.Occurrence{}
+	}
+	occurrence, claimed := placement.Claim(s, vc, env.Now)
+	stays := placement.StaysFor(vc)
+	if claimed {
+		stays = max(0, occurrence.End.Sub(env.Now))
+	}
+	reserved := placement.Reserved(s, env.Now, env.Now.Add(stays), occurrence.ID)
+	if claimed && len(occurrence.Hosts) > 0 {
+		q := *p
+		q.KeepTo(vc.ID, occurrence.Hosts)
+		if adm := q.admitUnreserved(reserved, wanted); adm.Admitted {
+			return adm, occurrence
+		}
+	}
+	return p.admitUnreserved(reserved, wanted), occurrence
+}
+
+// admitUnreserved is admitNew on what is not reserved. CPU that is reserved for later is divided until then.
+func (p *problem) admitUnreserved(reserved map[string]state.Resources, wanted []state.VM) allocator.Admission {
+	if len(reserved) == 0 {
+		return p.admitNew(wanted)
+	}
+	q := *p
+	q.Problem = p.Beside(reserved)
+	q.headroom = slices.Clone(p.headroom)
+	for j := range q.headroom {
+		r := reserved[p.Hosts[j].Name]
+		q.headroom[j].cpu, q.headroom[j].memory = q.headroom[j].cpu-r.CPU, q.headroom[j].memory-float64(r.Memory)
+	}
+	adm := q.admitNew(wanted)
+	if adm.Admitted {
+		if sol, err := p.divide(adm.Solution.Hosts); err == nil {
+			sol.UpperBound = max(adm.Solution.UpperBound, sol.MinYield)
+			adm.Solution = sol
+		}
+		return adm
+	}
+	p.Unavailable = q.Unavailable
+	adm.NeverFits = false // what is reserved ends
+	adm.Summary += "; " + placement.ReservedText(reserved)
+	return adm
+}
+
+// maxTriedBesideAgenda is how many VCs of the queue are tried one by one where room is reserved.
+const maxTriedBesideAgenda = 64
+
+// inTurn returns the ids of VCs of the queue to be tried one by one: the runs whose slots are open first.
+func inTurn(s *state.Snapshot, queue []state.VC, env placement.Env) []string {
+	var first, others []string
+	for i := range queue {
+		if _, claims := placement.Claim(s, &queue[i], env.Now); claims {
+			first = append(first, queue[i].ID)
+		} else {
+			others = append(others, queue[i].ID)
+		}
+	}
+	return append(first, others[:min(maxTriedBesideAgenda, len(others))]...)
+}

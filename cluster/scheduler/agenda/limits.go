@@ -1,0 +1,25 @@
+package agenda
+
+import (
+	"time"
+
+	"evenkeel/cluster/scheduler/placement"
+)
+
+const (
+	step          = 5 * time.Minute // of the agenda
+	horizon       = placement.Horizon
+	overdue       = 30 * time.Minute // for which a VC counts as running on that runs longer than it was to
+	maxRetries    = 20               // degraded occurrences for which hosts are looked for in one evaluation
+	maxPlaced     = 60               // new occurrences for which hosts are looked for in one evaluation, which others wait for
+	maxPut        = 500              // occurrences in one command
+	maxUnknown    = 0.2              // share of a run's steps that may be unknown where one learns from it
+	sampleStep    = time.Minute      // of what is recorded of a run
+	maxAge        = 2 * time.Minute  // of a sample that still counts
+	throttledAt   = 0.95             // of its cap a VM is held back
+	maxLearnRuns  = 30               // the last runs that one learns from
+	maxLearnSteps = 96               // of a skyline that is learned: the fit takes time
+	defaultMiss   = 0.05             // chance that a run needs more than is reserved
+	spread        = 0.05             // of the runs may arrive before the window, and after it (Morpheus sec. 4: percentiles)
+	roundUp       = time.Minute      // of what a contract says
+)

@@ -1,0 +1,355 @@
+package agenda
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"evenkeel/allocator"
+	"evenkeel/cluster/scheduler/placement"
+	"evenkeel/cluster/scheduler/reservation"
+	"evenkeel/cluster/state"
+	"evenkeel/forecast/periodic"
+	"evenkeel/migration"
+)
+
+// Plan returns what is to change in the agenda now: occurrences of the next day that are not in it yet, with hosts where there is room;
+// those that lost their hosts, with others; those whose time is over. All others keep their slots and hosts. unavailable are the hosts
+// for which nothing may be decided.
+func Plan(s *state.Snapshot, now time.Time, unavailable map[string]string) (state.AgendaPut, error) {
+	x := planner{s: s, now: now, unavailable: unavailable, out: state.AgendaPut{Basis: s.Index()}, jobs: map[string]state.PeriodicJob{}}
+	wanted, err := x.wanted()
+	x.endPast()
+	wanted = slices.DeleteFunc(wanted, func(o state.Occurrence) bool { _, is := s.Occurrence(o.ID); return is })
+	if len(wanted) == 0 && !slices.ContainsFunc(s.Agenda(), func(o state.Occurrence) bool { return o.State != state.RunningNow }) {
+		return x.out, err
+	}
+	if e := x.build(); e != nil {
+		return x.out, e
+	}
+	x.keep()
+	for _, o := range wanted[:min(maxPlaced, len(wanted))] {
+		if len(x.out.Occurrences) < maxPut {
+			x.place(o)
+		}
+	}
+	return x.out, err
+}
+
+type planner struct {
+	s           *state.Snapshot
+	now         time.Time
+	unavailable map[string]string
+	out         state.AgendaPut
+	jobs        map[string]state.PeriodicJob // signed off
+
+	agenda *reservation.Agenda
+	origin time.Time // of its first step
+	steps  int
+	hosts  map[string]int
+	names  []string
+	over   []int64 // [host]: memory that a VM costs beyond its own
+}
+
+// wanted are the occurrences of all jobs that were signed off whose slots begin within the horizon. err is of a job whose recurrence
+// cannot be read; the others are there.
+func (x *planner) wanted() (out []state.Occurrence, err error) {
+	for _, job := range x.s.PeriodicJobs() {
+		if job.SignOff.State != state.SignedOff {
+			continue
+		}
+		x.jobs[job.Name] = job
+		all, e := Occurrences(&job, x.now, x.now.Add(horizon))
+		if e != nil {
+			err = fmt.Errorf("job %s: %w", job.Name, e)
+			continue
+		}
+		out = append(out, all...)
+	}
+	slices.SortStableFunc(out, func(a, b state.Occurrence) int { return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(a.ID, b.ID)) })
+	return out, err
+}
+
+// Occurrences are those of a job whose slots begin from a time on and before another one, as they are before they have hosts.
+func Occurrences(job *state.PeriodicJob, from, to time.Time) (out []state.Occurrence, err error) {
+	c := &job.SignOff
+	r, err := periodic.ParseRecurrence(c.Recurrence)
+	if err != nil {
+		return nil, err
+	}
+	zone, err := time.LoadLocation(r.Zone)
+	if err != nil {
+		return nil, err
+	}
+	arrival, late := time.Duration(c.Arrival)*time.Second, time.Duration(c.Lateness)*time.Second
+	times, err := r.Between(from.Add(-arrival), to.Add(-arrival), zone)
+	if err != nil {
+		return nil, err
+	}
+	for _, at := range times {
+		o := state.Occurrence{ID: state.OccurrenceID(job.Name, at), Job: job.Name, Period: at.UTC(), Start: at.Add(arrival).UTC(), Due: at.Add(time.Duration(c.Due) * time.Second).UTC()}
+		o.End = o.Start.Add(late + c.Length())
+		if slices.Contains(c.Skips, at.In(zone).Format(time.DateOnly)) {
+			o.State, o.Text = state.LeftOut, "its owner left it out"
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+// endPast ends occurrences whose run did not arrive in time.
+func (x *planner) endPast() {
+	for _, o := range x.s.Agenda() {
+		job, ok := x.jobs[o.Job]
+		if o.State == state.RunningNow || !ok {
+			continue
+		}
+		latest := o.End.Add(-job.SignOff.Length())
+		if x.now.After(latest) {
+			o.State, o.Text = state.Missed, "no run arrived by "+latest.UTC().Format(time.RFC3339)
+			x.out.Occurrences = append(x.out.Occurrences, o)
+		}
+	}
+}
+
+// build makes the agenda of what runs now.
+func (x *planner) build() error {
+	x.origin = x.now.Truncate(step)
+	x.steps = int(horizon/step) + 1
+	for _, job := range x.jobs {
+		x.steps = max(x.steps, int(horizon/step)+2+int((job.SignOff.Length()+time.Duration(job.SignOff.Lateness)*time.Second)/step))
+	}
+	c := reservation.Cluster{Steps: x.steps}
+	x.hosts = map[string]int{}
+	for i, h := range x.s.Hosts() {
+		x.hosts[h.Name], x.names, x.over = i, append(x.names, h.Name), append(x.over, h.VMOverhead)
+		usable, why := h.Usable(), placement.ClosedFor(h, x.unavailable)
+		c.Hosts = append(c.Hosts, migration.Host{Name: h.Name, CPU: max(1e-6, usable.CPU), Memory: max(1, float64(usable.Memory)), Cordoned: h.Cordoned || why != "", Unavailable: why})
+	}
+	residents, passing := x.running()
+	c.Residents = residents
+	var err error
+	if x.agenda, err = reservation.New(c, reservation.DefaultOptions()); err != nil {
+		return err
+	}
+	for _, p := range passing {
+		if err := x.agenda.Occupy(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// running are the VMs that run, by groups and hosts: those of VCs of which it is not known how long they run, and those that end within
+// the horizon.
+func (x *planner) running() (residents []migration.Group, passing []*reservation.Accepted) {
+	x.s.EachVC(func(vc *state.VC) bool {
+		until := x.endOf(vc)
+		for gi := range vc.Groups {
+			g := &vc.Groups[gi]
+			var at []int
+			var memory, reclaimable int64
+			for _, vm := range x.s.VMsOf(vc.ID) {
+				for _, host := range []string{vm.Host, vm.MovingTo} {
+					if h, ok := x.hosts[host]; ok && vm.Group == g.Name && (vm.ConsumesResources() || vm.KeepsMemory()) {
+						charge := vm.ChargeOn(state.Host{Name: host, VMOverhead: x.over[h]}, *g)
+						at, memory, reclaimable = append(at, h), max(memory, charge.Memory), max(reclaimable, charge.Deficit)
+					}
+				}
+			}
+			if len(at) == 0 {
+				continue
+			}
+			name := vc.ID + "/" + g.Name
+			if until.IsZero() {
+				residents = append(residents, migration.Group{Cluster: vc.ID, Name: name, Count: len(at), CPU: g.Need(), Memory: float64(memory), Reclaimable: float64(reclaimable),
+					MinYield: min(vc.MinYield, 1), Hosts: at})
+				continue
+			}
+			n := max(1, int((until.Sub(x.origin)+step-1)/step))
+			s := slot(name, 0, n, len(at), func(int) float64 { return g.Need() * min(vc.MinYield, 1) }, float64(memory))
+			passing = append(passing, &reservation.Accepted{Slot: s, Witness: reservation.Witness{Hosts: at}})
+		}
+		return true
+	})
+	return residents, passing
+}
+
+// endOf is when a VC that runs is to have ended; zero: beyond the horizon, or not known.
+func (x *planner) endOf(vc *state.VC) time.Time {
+	run, ok := x.s.OpenRun(vc.ID)
+	length := time.Duration(vc.Duration) * time.Second
+	if o, is := x.s.Occurrence(run.Occurrence); ok && is {
+		if job, signed := x.jobs[o.Job]; signed {
+			length = job.SignOff.Length()
+		}
+	}
+	begin := run.Started
+	if begin.IsZero() {
+		begin = x.now
+	}
+	if !ok || length == 0 || vc.Goal != state.GoalRun {
+		return time.Time{}
+	}
+	until := begin.Add(length)
+	if until.Before(x.now) {
+		until = x.now.Add(overdue)
+	}
+	if until.After(x.now.Add(horizon)) {
+		return time.Time{}
+	}
+	return until
+}
+
+// slot is one of n steps from a step of the agenda on, with count equal VMs.
+func slot(name string, from, n, count int, cpu func(k int) float64, memory float64) reservation.Slot {
+	s := reservation.Slot{Request: reservation.Request{Name: name, Phase: from, Due: n}, Yield: 1}
+	for k := range n {
+		s.Amounts = append(s.Amounts, reservation.Amount{float64(count) * cpu(k), float64(count) * memory, float64(count)})
+		s.Request.Stages = append(s.Request.Stages, reservation.Stage{VMs: count, Cores: float64(count) * cpu(k), Memory: float64(count) * memory})
+	}
+	return s
+}
+
+// slots are those of an occurrence, one of each group. ok is false if it reaches beyond the agenda.
+func (x *planner) slots(o *state.Occurrence) (out []reservation.Slot, ok bool) {
+	job := x.jobs[o.Job]
+	c := &job.SignOff
+	from := max(0, int(o.Start.Sub(x.origin)/step))
+	n := int((o.End.Sub(x.origin)+step-1)/step) - from
+	if n < 1 || from+n > x.steps {
+		return nil, false
+	}
+	overhead := slices.Max(x.over)
+	for _, g := range c.Groups {
+		need := placement.SlotNeed(c, g)
+		at := func(k int) float64 { // of a step of the agenda, which may begin within one of the slot
+			begin := x.origin.Add(time.Duration(from+k) * step)
+			first := int(begin.Sub(o.Start) / (time.Duration(c.Step) * time.Second))
+			last := int((begin.Add(step).Sub(o.Start) - 1) / (time.Duration(c.Step) * time.Second))
+			peak := 0.0
+			for i := max(0, first); i <= min(last, len(need)-1); i++ {
+				peak = max(peak, need[i])
+			}
+			return peak
+		}
+		s := slot(o.ID+"/"+g.Name, from, n, g.Count, at, float64(g.Memory+overhead))
+		if g.Spread {
+			s.Request.Affinity = &allocator.Affinity{Spread: "host"}
+		}
+		out = append(out, s)
+	}
+	return out, true
+}
+
+// keep puts the occurrences that have hosts into the agenda, first of all others, and finds hosts for those that lost theirs.
+func (x *planner) keep() {
+	var again []state.Occurrence
+	for _, o := range x.s.Agenda() {
+		if _, signed := x.jobs[o.Job]; !signed || o.State == state.RunningNow || slices.ContainsFunc(x.out.Occurrences, func(p state.Occurrence) bool { return p.ID == o.ID }) {
+			continue
+		}
+		if !o.Reserves() || !x.restore(&o) {
+			again = append(again, o)
+		}
+	}
+	retries := 0
+	for _, o := range again {
+		was := o.Reserves()
+		if !was {
+			if retries++; retries > maxRetries {
+				continue
+			}
+		}
+		if len(x.out.Occurrences) < maxPut {
+			x.place(o)
+		}
+	}
+}
+
+// restore puts the hosts that an occurrence has into the agenda; false: one of them has not the room any more.
+func (x *planner) restore(o *state.Occurrence) bool {
+	slots, ok := x.slots(o)
+	if !ok {
+		return true // it reaches beyond the agenda: nothing is known against it
+	}
+	vm := 0
+	var put []string
+	undo := func() bool {
+		for _, name := range put {
+			x.agenda.Remove(name)
+		}
+		return false
+	}
+	for _, s := range slots {
+		w := reservation.Witness{}
+		for range s.Request.Stages[0].VMs {
+			if vm >= len(o.Hosts) {
+				return undo()
+			}
+			h, known := x.hosts[o.Hosts[vm]]
+			if !known {
+				return undo()
+			}
+			w.Hosts = append(w.Hosts, h)
+			vm++
+		}
+		if x.agenda.Restore(&reservation.Accepted{Slot: s, Witness: w}) != nil {
+			return undo()
+		}
+		put = append(put, s.Request.Name)
+	}
+	return true
+}
+
+// place finds hosts for an occurrence, and says what it is from now on if that differs from what it was.
+func (x *planner) place(o state.Occurrence) {
+	old := o
+	if o.State == state.LeftOut {
+		x.out.Occurrences = append(x.out.Occurrences, o)
+		return
+	}
+	o.Hosts, o.Text = nil, ""
+	slots, ok := x.slots(&o)
+	var put []string
+	if !ok {
+		o.Text = "it reaches beyond the agenda"
+	}
+	for i := range slots {
+		a, refusal, err := x.agenda.Accept(slots[i].Request)
+		if a == nil {
+			if o.Text = fmt.Sprint(err); refusal != nil {
+				o.Text = x.refused(refusal)
+			}
+			break
+		}
+		put = append(put, a.Slot.Request.Name)
+		for _, h := range a.Witness.Hosts {
+			o.Hosts = append(o.Hosts, x.names[h])
+		}
+	}
+	switch {
+	case o.Text != "":
+		for _, name := range put {
+			x.agenda.Remove(name)
+		}
+		o.State, o.Hosts = state.Degraded, nil
+		o.Text = o.Text[:min(len(o.Text), 400)]
+	case old.State == "":
+		o.State = state.Confirmed
+	default:
+		o.State = state.Reconfirmed
+	}
+	if o.State != old.State || o.State != state.Degraded {
+		x.out.Occurrences = append(x.out.Occurrences, o)
+	}
+}
+
+func (x *planner) refused(r *reservation.Refusal) string {
+	at := x.origin.Add(time.Duration(r.Step) * step).UTC().Format(time.RFC3339)
+	if r.Host != "" {
+		return fmt.Sprintf("no hosts have room for all its VMs; most comes from host %s, which lacks %.4g %s around %s", r.Host, r.Missing, r.Resource, at)
+	}
+	return fmt.Sprintf("the hosts together lack %.4g %s around %s", r.Missing, r.Resource, at)
+}

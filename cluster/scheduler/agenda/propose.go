@@ -1,0 +1,275 @@
+package agenda
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"evenkeel/cluster/state"
+	"evenkeel/forecast/periodic"
+)
+
+// Ask is what an owner wants otherwise than it was found. Zero values are left to what was found.
+type Ask struct {
+	Zone     *time.Location // on whose clock daily and weekly jobs go; nil: UTC
+	Rule     string         // RRULE, without its name
+	Start    time.Time      // DTSTART of that rule, on the wall clock of the zone
+	Deadline time.Duration  // after the start of a period
+	Miss     float64        // chance that a run needs more than is reserved
+	Length   time.Duration  // of a run
+	Cores    float64        // of all VMs together, as long as a run lasts
+	Skips    []string       // dates that have no run
+}
+
+// Proposal is a contract that an owner may sign off.
+type Proposal struct {
+	SignOff state.SignOff
+	Period  time.Duration
+	Text    string // why it does not rest on what runs used; "": it does
+}
+
+// ErrNoPattern says that no period was found, and that the owner gave none.
+var ErrNoPattern = errors.New("no period was found")
+
+// Propose makes the contract that follows from the past runs of a job and from what its owner asks. It says nothing of hosts.
+func Propose(runs []state.Run, ask Ask) (Proposal, error) {
+	runs = alike(runs)
+	if len(runs) == 0 {
+		return Proposal{}, fmt.Errorf("%w: no run of it is recorded", ErrNoPattern)
+	}
+	last := runs[len(runs)-1]
+	p := Proposal{SignOff: state.SignOff{State: state.SignedOff, Groups: last.Groups, MinYield: last.MinYield, Skips: ask.Skips}}
+	zone := ask.Zone
+	if zone == nil {
+		zone = time.UTC
+	}
+	offsets, err := p.recur(runs, ask, zone)
+	if err != nil {
+		return p, err
+	}
+	p.need(runs, ask)
+	return p, p.window(offsets, last.Deadline, ask)
+}
+
+// alike returns the runs of the same images as the last one that say how long a run takes: those that VMs ended or a request did.
+func alike(runs []state.Run) []state.Run {
+	if len(runs) == 0 {
+		return nil
+	}
+	kind := runs[len(runs)-1].Kind
+	return slices.DeleteFunc(slices.Clone(runs), func(r state.Run) bool { return r.Kind != kind || r.Outcome == state.RunLost })
+}
+
+// recur sets the recurrence, and returns by how much runs arrived after the start of their period.
+func (p *Proposal) recur(runs []state.Run, ask Ask, zone *time.Location) (offsets []time.Duration, err error) {
+	if ask.Rule != "" {
+		start := ask.Start
+		if start.IsZero() {
+			first := runs[0].Submitted.In(zone)
+			start = time.Date(first.Year(), first.Month(), first.Day(), 0, 0, 0, 0, time.UTC)
+		}
+		r, err := periodic.ParseRecurrence(periodic.Recurrence{Zone: zone.String(), Start: start, Rule: ask.Rule}.String())
+		if err != nil {
+			return nil, err
+		}
+		p.SignOff.Recurrence = r.String()
+		return nil, nil
+	}
+	var plain []periodic.Run
+	for _, r := range runs {
+		plain = append(plain, periodic.Run{Name: "job", Job: "job", Begin: r.Submitted, End: r.Ended})
+	}
+	jobs := periodic.Jobs(plain, zone)
+	if len(jobs) == 0 {
+		return nil, fmt.Errorf("%w: %d runs are recorded, of which at least %d must come at a steady time", ErrNoPattern, len(runs), periodic.MinRuns)
+	}
+	job := jobs[0]
+	p.Period = job.Period
+	p.SignOff.Recurrence = job.Recurrence.String()
+	first, last := runs[job.Runs[0]].Submitted, runs[job.Runs[len(job.Runs)-1]].Submitted
+	times, err := job.Recurrence.Between(first.Add(-job.Period), last.Add(job.Period), job.Clock(zone))
+	if err != nil || len(times) == 0 {
+		return nil, fmt.Errorf("%w: its rule has no time near its runs: %w", ErrNoPattern, err)
+	}
+	for _, i := range job.Runs {
+		at := runs[i].Submitted
+		near := slices.MinFunc(times, func(a, b time.Time) int { return int(a.Sub(at).Abs() - b.Sub(at).Abs()) })
+		offsets = append(offsets, at.Sub(near))
+	}
+	slices.Sort(offsets)
+	return offsets, nil
+}
+
+// need sets the skyline: learned from runs whose use is known, or flat.
+func (p *Proposal) need(runs []state.Run, ask Ask) {
+	length := ask.Length
+	if length == 0 {
+		for _, r := range runs {
+			length = max(length, r.Ended.Sub(r.Started))
+		}
+	}
+	steps := max(1, int((length+step-1)/step))
+	c := &p.SignOff
+	c.Step = int64(step / time.Second)
+	for steps > state.MaxRunSteps {
+		steps, c.Step = (steps+1)/2, 2*c.Step
+	}
+	c.Cores = make([]float64, steps)
+	declared := 0.0
+	for _, g := range c.Groups {
+		declared += float64(g.Count) * g.CPU
+	}
+	flat := declared
+	if ask.Cores > 0 {
+		flat = min(ask.Cores, declared)
+		p.Text = "the owner gave its CPU"
+	} else {
+		m, per, n, err := learn(runs, ask.Miss)
+		if err == nil {
+			c.Miss, c.Runs = m.Miss, n
+			for k := range c.Cores {
+				c.Cores[k] = min(declared, peak(m.Skyline, k*int(c.Step)/60, (k+1)*int(c.Step)/60, per))
+			}
+			return
+		}
+		p.Text = "its declared CPU: " + err.Error()
+	}
+	for k := range c.Cores {
+		c.Cores[k] = flat
+	}
+}
+
+// peak is the most that a skyline has from a minute on and before another one; each of its values is that of so many minutes.
+func peak(skyline []float64, from, to, per int) (out float64) {
+	for i := from / per; i <= (to-1)/per && i < len(skyline); i++ {
+		out = max(out, skyline[i])
+	}
+	return out
+}
+
+// learn fits a skyline to the last runs whose use is known, in values of so many minutes: the highest of these minutes.
+func learn(runs []state.Run, miss float64) (m periodic.Model, per, n int, err error) {
+	if miss == 0 {
+		miss = defaultMiss
+	}
+	var used [][]float64
+	var censored [][]bool
+	longest := 0
+	for _, r := range runs {
+		if u := r.Usage; u != nil && len(u.Cores) > 0 && float64(len(u.Unknown)) <= maxUnknown*float64(len(u.Cores)) {
+			cores, throttled := minutes(u)
+			used, censored, longest = append(used, cores), append(censored, throttled), max(longest, len(cores))
+		}
+	}
+	if len(used) < periodic.MinRuns {
+		return m, 1, 0, fmt.Errorf("of %d runs it is known what they used, of %d it must be", len(used), periodic.MinRuns)
+	}
+	skip := max(0, len(used)-maxLearnRuns)
+	used, censored = used[skip:], censored[skip:]
+	per = max(int(step/time.Minute), (longest+maxLearnSteps-1)/maxLearnSteps)
+	for i := range used {
+		used[i], censored[i] = coarse(used[i], censored[i], per)
+	}
+	// Each step stands alone: the hosts keep a run's memory as long as it lasts, so it must not last longer for want of CPU.
+	m, err = periodic.Learn(used, periodic.Options{Miss: miss, Censored: censored})
+	return m, per, len(used), err
+}
+
+// coarse has one value for so many minutes, the highest of them; it was throttled if one of them was.
+func coarse(cores []float64, throttled []bool, per int) (out []float64, outThrottled []bool) {
+	for from := 0; from < len(cores); from += per {
+		to := min(from+per, len(cores))
+		out = append(out, slices.Max(cores[from:to]))
+		outThrottled = append(outThrottled, slices.Contains(throttled[from:to], true))
+	}
+	return out, outThrottled
+}
+
+// minutes are the cores of a skyline, one value a minute.
+func minutes(u *state.RunUsage) (cores []float64, throttled []bool) {
+	for k, c := range u.Cores {
+		for range max(1, u.Step/60) {
+			cores = append(cores, float64(c)/1000)
+			throttled = append(throttled, slices.Contains(u.Throttled, k))
+		}
+	}
+	return cores, throttled
+}
+
+// window sets when runs may arrive, and when they are due.
+func (p *Proposal) window(offsets []time.Duration, declared int64, ask Ask) error {
+	c := &p.SignOff
+	var from, to time.Duration
+	if n := len(offsets); n > 0 {
+		from = max(0, offsets[int(spread*float64(n))])
+		to = max(from, offsets[n-1-int(spread*float64(n))])
+	}
+	c.Arrival = int64(from.Truncate(roundUp) / time.Second)
+	c.Lateness = int64(math.Ceil(max(to-from, step).Seconds()/roundUp.Seconds()) * roundUp.Seconds())
+	end := c.Arrival + int64(c.Length()/time.Second)
+	switch {
+	case ask.Deadline > 0:
+		c.Due, c.Declared = int64(ask.Deadline/time.Second), true
+	case declared > 0:
+		c.Due, c.Declared = declared, true
+	default:
+		c.Due = end + c.Lateness
+	}
+	if c.Due < end {
+		return fmt.Errorf("a run that arrives %s after the start of its period takes up to %s: it cannot end within %s; give a later deadline",
+			time.Duration(c.Arrival)*time.Second, c.Length(), time.Duration(c.Due)*time.Second)
+	}
+	return nil
+}
+
+// Override is a contract with what its owner wants otherwise. All else stays as it is. The chance to miss is learned: for another one the
+// owner accepts another proposal.
+func Override(c state.SignOff, ask Ask) (state.SignOff, error) {
+	if ask.Miss != 0 {
+		return c, errors.New("the chance to miss is learned with the skyline: accept the job again with another one")
+	}
+	if ask.Rule != "" || ask.Zone != nil {
+		r, err := periodic.ParseRecurrence(c.Recurrence)
+		if err != nil {
+			return c, err
+		}
+		if ask.Rule != "" {
+			r.Rule = ask.Rule
+		}
+		if ask.Zone != nil {
+			r.Zone = ask.Zone.String()
+		}
+		if !ask.Start.IsZero() {
+			r.Start = ask.Start
+		}
+		if r, err = periodic.ParseRecurrence(r.String()); err != nil {
+			return c, err
+		}
+		c.Recurrence = r.String()
+	}
+	if ask.Length > 0 || ask.Cores > 0 {
+		length, cores := c.Length(), slices.Max(c.Cores)
+		if ask.Length > 0 {
+			length = ask.Length
+		}
+		if ask.Cores > 0 {
+			cores = ask.Cores
+		}
+		p := Proposal{SignOff: c}
+		p.need([]state.Run{{}}, Ask{Length: length, Cores: cores})
+		c = p.SignOff
+		c.Miss, c.Runs = 0, 0
+		if !c.Declared {
+			c.Due = c.Arrival + int64(c.Length()/time.Second) + c.Lateness
+		}
+	}
+	if ask.Deadline > 0 {
+		c.Due, c.Declared = int64(ask.Deadline/time.Second), true
+	}
+	if end := c.Arrival + int64(c.Length()/time.Second); c.Due < end {
+		return c, fmt.Errorf("a run of %s cannot end within %s; give a later deadline", c.Length(), time.Duration(c.Due)*time.Second)
+	}
+	return c, nil
+}

@@ -1,0 +1,129 @@
+package agenda_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"evenkeel/cluster/scheduler/agenda"
+	"evenkeel/cluster/state"
+)
+
+// nights are runs at two o'clock on the clock of a zone, of so many minutes, whose use rises to a peak.
+func nights(n, minutes int, zone *time.Location, r *rand.Rand) (out []state.Run) {
+	for i := range n {
+		at := time.Date(2026, 3, 20+i, 2, r.IntN(5), r.IntN(60), 0, zone).UTC()
+		u := state.RunUsage{Step: 60}
+		for u.Step*state.MaxRunSteps < int64(minutes)*60 {
+			u.Step *= 2
+		}
+		for k := range minutes * 60 / int(u.Step) {
+			u.VMs, u.Cores, u.Memory = append(u.VMs, 4), append(u.Cores, int64(1000+1000*k*int(u.Step)/60/minutes+r.IntN(100))), append(u.Memory, 100)
+		}
+		out = append(out, state.Run{ID: fmt.Sprint(i), Job: "j", Submitted: at, Started: at.Add(10 * time.Second), Ended: at.Add(time.Duration(minutes) * time.Minute), Outcome: state.RunDeleted,
+			Kind: "a", Groups: []state.RunGroup{{Name: "g", Count: 4, CPU: 1, Memory: gib}}, MinYield: 0.5, Usage: &u})
+	}
+	return out
+}
+
+func TestProposal(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := func() []state.Run { return nights(20, 50, berlin, rand.New(rand.NewPCG(1, 1))) }
+	p, err := agenda.Propose(runs(), agenda.Ask{Zone: berlin, Miss: 0.1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := p.SignOff
+	if !strings.Contains(c.Recurrence, "TZID=Europe/Berlin") || !strings.Contains(c.Recurrence, "FREQ=DAILY") || c.Length() != 50*time.Minute || c.Runs != 20 || c.Miss > 0.1 || c.Lateness < 300 || c.Lateness > 600 || c.Declared {
+		t.Errorf("%+v", c)
+	}
+	for k, cores := range c.Cores {
+		if want := 1 + float64(k+1)*5/50; cores < want-0.05 || cores > want*1.3 {
+			t.Errorf("step %d has %v cores, runs use up to %v", k, cores, want+0.1)
+		}
+	}
+	for name, x := range map[string]struct {
+		spoil func([]state.Run) []state.Run
+		ask   agenda.Ask
+		says  string // in the error; "" = none
+		text  string // in the proposal
+	}{
+		"few runs":         {func(r []state.Run) []state.Run { return r[:7] }, agenda.Ask{}, "no period was found: 7 runs", ""},
+		"no runs":          {func([]state.Run) []state.Run { return nil }, agenda.Ask{}, "no run of it is recorded", ""},
+		"other images":     {func(r []state.Run) []state.Run { r[19].Kind = "b"; return r }, agenda.Ask{}, "no period was found: 1 runs", ""},
+		"a rule":           {func(r []state.Run) []state.Run { return r[:1] }, agenda.Ask{Rule: "FREQ=HOURLY", Length: time.Hour, Cores: 2}, "", "the owner gave its CPU"},
+		"a bad rule":       {func(r []state.Run) []state.Run { return r }, agenda.Ask{Rule: "FREQ=SECONDLY"}, "FREQ must be", ""},
+		"due too early":    {func(r []state.Run) []state.Run { return r }, agenda.Ask{Zone: berlin, Deadline: 30 * time.Minute}, "give a later deadline", ""},
+		"not observed":     {func(r []state.Run) []state.Run { return blind(r) }, agenda.Ask{Zone: berlin}, "", "of 0 runs it is known"},
+		"declared":         {func(r []state.Run) []state.Run { r[19].Deadline = 7200; return r }, agenda.Ask{Zone: berlin}, "", ""},
+		"lost runs no use": {func(r []state.Run) []state.Run { return lostAll(r) }, agenda.Ask{Zone: berlin}, "no period was found", ""},
+	} {
+		p, err := agenda.Propose(x.spoil(runs()), x.ask)
+		if x.says != "" && (err == nil || !strings.Contains(err.Error(), x.says)) || x.says == "" && err != nil || !strings.Contains(p.Text, x.text) {
+			t.Errorf("%s: %v, %q", name, err, p.Text)
+		}
+		if name == "declared" && (p.SignOff.Due != 7200 || !p.SignOff.Declared) {
+			t.Errorf("%s: %+v", name, p.SignOff)
+		}
+		if strings.HasPrefix(name, "few") && !errors.Is(err, agenda.ErrNoPattern) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func blind(r []state.Run) []state.Run {
+	for i := range r {
+		for k := range 20 {
+			r[i].Usage.Unknown = append(r[i].Usage.Unknown, k)
+		}
+	}
+	return r
+}
+
+func lostAll(r []state.Run) []state.Run {
+	for i := range r[:19] {
+		r[i].Outcome = state.RunLost
+	}
+	return r
+}
+
+// Sixty runs of ten days: learning stays bounded. Its time is measured by BenchmarkProposal.
+func BenchmarkProposal(b *testing.B) {
+	runs := nights(60, 800, time.UTC, rand.New(rand.NewPCG(1, 1)))
+	for b.Loop() {
+		if _, err := agenda.Propose(runs, agenda.Ask{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// What an owner changes is changed, and nothing else.
+func TestOverride(t *testing.T) {
+	c := contract(2, gib)
+	for name, x := range map[string]struct {
+		ask  agenda.Ask
+		good bool
+		is   func(state.SignOff) bool
+	}{
+		"deadline":  {agenda.Ask{Deadline: 90 * time.Minute}, true, func(s state.SignOff) bool { return s.Due == 5400 && len(s.Cores) == 2 }},
+		"too early": {agenda.Ask{Deadline: time.Minute}, false, nil},
+		"rule": {agenda.Ask{Rule: "FREQ=HOURLY"}, true, func(s state.SignOff) bool {
+			return strings.HasSuffix(s.Recurrence, "RRULE:FREQ=HOURLY") && s.Due == c.Due
+		}},
+		"length":  {agenda.Ask{Length: time.Hour}, true, func(s state.SignOff) bool { return s.Length() == time.Hour && math.Abs(s.Cores[11]-2) < 1e-9 }},
+		"miss":    {agenda.Ask{Miss: 0.1}, false, nil},
+		"nothing": {agenda.Ask{}, true, func(s state.SignOff) bool { return fmt.Sprint(s) == fmt.Sprint(c) }},
+	} {
+		s, err := agenda.Override(c, x.ask)
+		if (err == nil) != x.good || x.good && !x.is(s) {
+			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+}

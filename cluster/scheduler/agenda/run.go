@@ -1,0 +1,116 @@
+package agenda
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"evenkeel/cluster/state"
+)
+
+// Options of a Runner: what the leader gives it.
+type Options struct {
+	Period   time.Duration // of evaluations
+	Now      func() time.Time
+	Log      *slog.Logger
+	Snapshot func() *state.Snapshot
+	Leads    func() bool
+	// Propose takes a command into the log and returns its outcome.
+	Propose func(ctx context.Context, kind state.Kind, body any) error
+	// Turn waits for the turn to make a plan; done ends it. Drained waits until no plan is in flight.
+	Turn    func(ctx context.Context) (done func(), err error)
+	Drained func(ctx context.Context) error
+	// Unavailable are hosts for which nothing may be decided, and why.
+	Unavailable func(*state.Snapshot) map[string]string
+	// Silent says that hosts have yet to report to this leader.
+	Silent func(*state.Snapshot) bool
+	// Samples are what hosts last measured of VMs, by id.
+	Samples func(*state.Snapshot) map[string]Sample
+	// Evaluated: time has passed, so that VCs that wait may start.
+	Evaluated func()
+}
+
+// Runner records runs and keeps the agenda in one term of a leader. The next term has its own.
+type Runner struct {
+	o        Options
+	wake     chan struct{}
+	recorder recorder
+	sampled  time.Time // when the last minute was recorded
+}
+
+// NewRunner begins a term.
+func NewRunner(o Options) *Runner {
+	return &Runner{o: o, wake: make(chan struct{}, 1), recorder: recorder{map[string]*state.RunUsage{}}}
+}
+
+// Soon has the agenda made again at once: an owner has decided.
+func (r *Runner) Soon() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run records and plans until ctx ends.
+func (r *Runner) Run(ctx context.Context) {
+	ticker := time.NewTicker(r.o.Period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-r.wake:
+		}
+		if err := r.round(ctx); err != nil && ctx.Err() == nil && r.o.Leads() && !errors.Is(err, state.ErrConflict) {
+			r.o.Log.Warn("agenda", "error", err)
+		}
+	}
+}
+
+// round records a minute, and changes the agenda where that is due.
+func (r *Runner) round(ctx context.Context) error {
+	s := r.o.Snapshot()
+	if meta, ok := s.Meta(); !r.o.Leads() || !ok || meta.RecoveryFreeze.On() || !s.KeepsRuns() {
+		return nil
+	}
+	now := r.o.Now().UTC()
+	if now.Sub(r.sampled) >= r.o.Period/2 || now.Before(r.sampled) {
+		r.sampled = now
+		r.recorder.observe(s, now, r.o.Samples(s))
+	}
+	if put := r.recorder.ended(s); len(put.Runs) > 0 {
+		if err := r.o.Propose(ctx, state.KindRunUsage, put); err != nil {
+			return err
+		}
+		for _, x := range put.Runs {
+			delete(r.recorder.runs, x.Run)
+		}
+		s = r.o.Snapshot()
+	}
+	if r.o.Silent(s) || !s.AnySignedOff() && !s.HasAgenda() { // hosts that report in a moment must not lose their reservations
+		return nil
+	}
+	done, err := r.o.Turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := r.o.Drained(ctx); err != nil {
+		return err
+	}
+	s = r.o.Snapshot()
+	put, err := Plan(s, now, r.o.Unavailable(s))
+	if len(put.Occurrences)+len(put.Drop) > 0 {
+		r.o.Log.Info("agenda", "occurrences", len(put.Occurrences))
+		err = errors.Join(err, r.o.Propose(ctx, state.KindAgenda, put))
+	}
+	if len(put.Occurrences) >= maxPlaced && err == nil {
+		r.Soon() // there may be more
+	}
+	if s.HasAgenda() || len(put.Occurrences) > 0 {
+		r.o.Evaluated()
+	}
+	return err
+}

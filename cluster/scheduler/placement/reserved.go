@@ -1,0 +1,196 @@
+package placement
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"evenkeel/cluster/state"
+	"evenkeel/forecast/periodic"
+)
+
+// Horizon is how far ahead the agenda reserves, and how long a VC counts as running whose owner does not say for how long.
+const Horizon = 24 * time.Hour
+
+// early is how long before its slot a run may arrive and still be the one that the slot is for.
+const early = 30 * time.Minute
+
+// JobOf returns the full name of the job that a VC is a run of: the declared one, or the template of its name.
+func JobOf(vc *state.VC) string {
+	tenant, name := state.SplitName(vc.Name)
+	if declared := vc.Periodic.Name; declared != "" {
+		return state.FullName(tenant, declared)
+	}
+	return state.FullName(tenant, periodic.Template(name))
+}
+
+// Claim returns the occurrence of the agenda that a VC is the run of if it starts now: of its job the one whose slot is open, or opens
+// soon, and which has no run yet.
+func Claim(s *state.Snapshot, vc *state.VC, now time.Time) (state.Occurrence, bool) {
+	if !s.HasAgenda() {
+		return state.Occurrence{}, false
+	}
+	for _, o := range s.Occurrences(JobOf(vc)) {
+		if o.VC == vc.ID && o.State == state.RunningNow {
+			return o, true
+		}
+		if o.VC == "" && !o.State.Over() && !now.Before(o.Start.Add(-early)) && now.Before(o.End) {
+			return o, true
+		}
+	}
+	return state.Occurrence{}, false
+}
+
+// StaysFor is how long a VC that starts now counts as running.
+func StaysFor(vc *state.VC) time.Duration {
+	if vc.Duration > 0 {
+		return time.Duration(vc.Duration) * time.Second
+	}
+	return Horizon
+}
+
+// SlotNeed is what a VM of a group of a job needs in each step of its slot: the skyline's part, for as late as a run may arrive, but at
+// least what admission asks for.
+func SlotNeed(c *state.SignOff, g state.RunGroup) []float64 {
+	declared := 0.0
+	for _, x := range c.Groups {
+		declared += float64(x.Count) * x.CPU
+	}
+	share := 0.0 // of the skyline, for one VM
+	if declared > 0 {
+		share = g.CPU / declared
+	}
+	late := int((c.Lateness + c.Step - 1) / c.Step)
+	out := make([]float64, len(c.Cores)+late)
+	for k := range out {
+		need := c.MinYield * g.CPU
+		for from := max(0, k-late); from <= min(k, len(c.Cores)-1); from++ {
+			need = max(need, share*c.Cores[from])
+		}
+		out[k] = min(need, g.CPU)
+	}
+	return out
+}
+
+// piece is room on a host that is reserved for a while.
+type piece struct {
+	from, to time.Time
+	cpu      float64
+	memory   int64
+}
+
+// Reserved is the most that occurrences whose runs have not begun have reserved on each host at any moment from a time to another. The
+// one named except does not count. nil: nothing is reserved.
+func Reserved(s *state.Snapshot, from, to time.Time, except string) map[string]state.Resources {
+	if !s.HasAgenda() {
+		return nil
+	}
+	pieces := map[string][]piece{}
+	jobs := map[string]state.PeriodicJob{}
+	for _, o := range s.Agenda() {
+		if o.ID == except || !o.Reserves() || !o.Start.Before(to) || !from.Before(o.End) {
+			continue
+		}
+		job, known := jobs[o.Job]
+		if !known {
+			job, _ = s.PeriodicJob(o.Job)
+			jobs[o.Job] = job
+		}
+		vm := 0
+		for _, g := range job.SignOff.Groups {
+			need := peakWithin(&o, &job.SignOff, g, from, to)
+			for range g.Count {
+				if vm < len(o.Hosts) {
+					h, _ := s.Host(o.Hosts[vm])
+					pieces[h.Name] = append(pieces[h.Name], piece{o.Start, o.End, need, g.Memory + h.VMOverhead})
+				}
+				vm++
+			}
+		}
+	}
+	out := map[string]state.Resources{}
+	for host, all := range pieces {
+		out[host] = peakOf(all)
+	}
+	return out
+}
+
+// peakWithin is the most CPU that a VM of an occurrence needs from a time to another.
+func peakWithin(o *state.Occurrence, c *state.SignOff, g state.RunGroup, from, to time.Time) (peak float64) {
+	step := time.Duration(c.Step) * time.Second
+	for k, need := range SlotNeed(c, g) {
+		at := o.Start.Add(time.Duration(k) * step)
+		if at.Before(to) && from.Before(at.Add(step)) {
+			peak = max(peak, need)
+		}
+	}
+	return peak
+}
+
+// peakOf is the most that pieces take at one moment: at the start of one of them.
+func peakOf(all []piece) (peak state.Resources) {
+	slices.SortFunc(all, func(a, b piece) int { return cmp.Or(a.from.Compare(b.from), a.to.Compare(b.to)) })
+	for _, at := range all {
+		var sum state.Resources
+		for _, p := range all {
+			if !p.from.After(at.from) && at.from.Before(p.to) {
+				sum.CPU, sum.Memory = sum.CPU+p.cpu, sum.Memory+p.memory
+			}
+		}
+		peak.CPU, peak.Memory = max(peak.CPU, sum.CPU), max(peak.Memory, sum.Memory)
+	}
+	return peak
+}
+
+// Beside returns the problem with hosts that have less by what is reserved there, but no less than what runs there is sure of.
+func (p *Problem) Beside(reserved map[string]state.Resources) Problem {
+	q := *p
+	q.Hosts = slices.Clone(p.Hosts)
+	owed := make([]state.Resources, len(p.Hosts))
+	for i, g := range p.Groups {
+		for k, at := range g.Hosts {
+			if at >= 0 && p.Refs[i].VMs[k].ConsumesResources() {
+				owed[at].CPU += g.MinYield * g.CPU
+				owed[at].Memory += int64(g.Memory)
+			}
+		}
+	}
+	for j := range q.Hosts {
+		h, r := &q.Hosts[j], reserved[q.Hosts[j].Name]
+		h.CPU = max(h.CPU-r.CPU, min(h.CPU, owed[j].CPU))
+		h.Memory = max(h.Memory-float64(r.Memory), min(h.Memory, float64(owed[j].Memory)))
+	}
+	return q
+}
+
+// KeepTo takes all hosts but the named ones out of the candidates for the VMs of a VC that are to be placed: they are to start on their
+// witness.
+func (p *Problem) KeepTo(vc string, hosts []string) {
+	barred := slices.Clone(p.barred)
+	for i, ref := range p.Refs {
+		if ref.VC.ID != vc || i >= len(barred) {
+			continue
+		}
+		own := map[string]bar{}
+		for host, b := range barred[i] {
+			own[host] = b
+		}
+		for _, h := range p.Rows {
+			if _, there := own[h.Name]; !there && !slices.Contains(hosts, h.Name) {
+				own[h.Name] = bar{why: "is not in the witness of its slot"}
+			}
+		}
+		barred[i] = own
+	}
+	p.barred = barred
+}
+
+// ReservedText says what periodic work keeps a VC from, for a refusal.
+func ReservedText(reserved map[string]state.Resources) string {
+	var sum state.Resources
+	for _, r := range reserved {
+		sum.CPU, sum.Memory = sum.CPU+r.CPU, sum.Memory+r.Memory
+	}
+	return fmt.Sprintf("periodic work has up to %.2f cores and %d MiB reserved on %d hosts in the time it may run for", sum.CPU, sum.Memory>>20, len(reserved))
+}

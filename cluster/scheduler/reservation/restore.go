@@ -1,0 +1,65 @@
+package reservation
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Restore puts a slot back that was accepted before, with its hosts: an agenda that is made again from what was recorded has it so. It
+// fails, and changes nothing, if a host is gone, takes no VM or has not the room any more.
+func (a *Agenda) Restore(s *Accepted) error {
+	if err := a.known(s); err != nil {
+		return err
+	}
+	for _, h := range s.Witness.Hosts {
+		if host := &a.cluster.Hosts[h]; host.Cordoned {
+			return fmt.Errorf("restore the slot of %s: host %s takes no VM", s.Slot.Request.Name, host.Name)
+		}
+	}
+	taken := map[[2]int]Amount{} // by host and step
+	s.eachVM(a.cluster.Steps, func(vm, step int, need Amount) {
+		at := [2]int{s.Witness.Hosts[vm], step}
+		taken[at] = taken[at].plus(need, 1)
+	})
+	for at, need := range taken {
+		usable := a.usable(at[0])
+		for r := range need[:VMs] {
+			if left := usable[r] - a.reserved[at[0]][at[1]][r]; need[r] > left+1e-9*usable[r] {
+				return fmt.Errorf("restore the slot of %s: host %s has not the room any more", s.Slot.Request.Name, a.cluster.Hosts[at[0]].Name)
+			}
+		}
+	}
+	a.accepted = append(a.accepted, s)
+	a.reserve(s)
+	return nil
+}
+
+// Occupy keeps room for VMs that run now and end in time, on the hosts they are on, whether or not that fits.
+func (a *Agenda) Occupy(s *Accepted) error {
+	if err := a.known(s); err != nil {
+		return err
+	}
+	a.accepted = append(a.accepted, s)
+	a.reserve(s)
+	return nil
+}
+
+func (a *Agenda) known(s *Accepted) error {
+	r := &s.Slot.Request
+	if err := r.validate(a.cluster.Steps); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(a.accepted, func(x *Accepted) bool { return x.Slot.Request.Name == r.Name }) {
+		return fmt.Errorf("restore the slot of %s: it is there already", r.Name)
+	}
+	count, _ := s.Slot.count()
+	if count != len(s.Witness.Hosts) || s.Slot.Start < 0 || len(s.Slot.Amounts) > a.cluster.Steps {
+		return fmt.Errorf("restore the slot of %s: %d hosts for %d VMs, %d steps from %d", r.Name, len(s.Witness.Hosts), count, len(s.Slot.Amounts), s.Slot.Start)
+	}
+	for _, h := range s.Witness.Hosts {
+		if h < 0 || h >= len(a.cluster.Hosts) {
+			return fmt.Errorf("restore the slot of %s: host %d is gone", r.Name, h)
+		}
+	}
+	return nil
+}
