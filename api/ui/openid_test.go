@@ -16,6 +16,7 @@ import (
 	"evenkeel/api/oidc/issuer"
 	"evenkeel/api/server"
 	"evenkeel/test/openid"
+	"evenkeel/test/patience"
 	"evenkeel/test/scratch"
 	"evenkeel/test/site"
 )
@@ -40,13 +41,19 @@ func atIssuer(t *testing.T) (p *openid.Provider, browser func() *visitor) {
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
 	must(t, s.Servers(t.Context(), 1))
-	return p, func() *visitor {
+	browser = func() *visitor {
 		jar, err := cookiejar.New(nil)
 		must(t, err)
 		tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the server of the test
 		t.Cleanup(tr.CloseIdleConnections)
 		return &visitor{t: t, base: "https://" + s.Address("h1"), http: &http.Client{Jar: jar, Transport: tr}}
 	}
+	first := browser()
+	patience.Eventually(t, patience.Stall, "the server knows the issuer", func() any { return p.Requests("/keys") }, func() bool {
+		resp, _ := first.post("/ui/login/issuer", nil)
+		return resp.StatusCode == http.StatusOK
+	})
+	return p, browser
 }
 
 // begin a log-in, and return the address at the issuer.

@@ -129,6 +129,9 @@ type simulateData struct {
 var simulateFields = []string{"hosts", "cpu", "memory", "remove", "virtualCluster", "group", "need", "budget"}
 
 func simulate(v *visit) error {
+	if !v.MayOperate() {
+		return refuse(http.StatusForbidden, "Simulations are of the whole cluster", "they are for operators and admins")
+	}
 	v.Title, v.Data = "Simulate", simulateData{Form: map[string]string{}}
 	return v.show("simulate")
 }
@@ -162,10 +165,10 @@ func askSimulation(v *visit) error {
 func simulationOf(form map[string]string) (v1.SimulateRequest, error) {
 	var q v1.SimulateRequest
 	var faults []v1.FieldError
-	number := func(name string, least float64) float64 {
+	number := func(name string, minimum float64) float64 {
 		n, err := strconv.ParseFloat(form[name], 64)
-		if err != nil || !(n >= least && n <= 4096) {
-			faults = append(faults, v1.FieldError{Field: name, Message: "must be a number from " + strconv.FormatFloat(least, 'f', -1, 64) + " to 4096", Value: form[name]})
+		if err != nil || !(n >= minimum && n <= 4096) {
+			faults = append(faults, v1.FieldError{Field: name, Message: "must be a number from " + strconv.FormatFloat(minimum, 'f', -1, 64) + " to 4096", Value: form[name]})
 		}
 		return n
 	}

@@ -18,10 +18,11 @@ async function load(address, options) {
   return new DOMParser().parseFromString(policy.createHTML(await answer.text()), "text/html");
 }
 
-// busy: the user writes in a form, or has rows loaded that a new look would drop.
+// busy: the user writes or has written in a form, or has rows loaded that a new look would drop.
 function busy() {
   const at = document.activeElement;
-  return (at && at.matches("input, select, textarea") && main.contains(at)) || main.dataset.extended === "1" || !getSelection().isCollapsed;
+  const written = [...main.querySelectorAll("form:not([data-search]) :is(input, textarea)")].some((field) => field.value !== field.defaultValue);
+  return written || (at && at.matches("input, select, textarea") && main.contains(at)) || main.dataset.extended === "1" || !getSelection().isCollapsed;
 }
 
 let looking = false;
