@@ -12,12 +12,12 @@ import (
 // kept while that is below ampleMemory/5, so that a server of 1,000 hosts and 10,000 VMs stays well under 1 GiB under load; beyond
 // that less, down to as much as is kept, as in other programs. A server at rest makes little; when it comes to rest, what its heap
 // does not need goes back to the kernel at once, because the runtime alone gives back little of it in minutes, and rows that lie
-// scattered are laid out anew, because the runtime moves no objects.
+// scattered are copied to where they lie close together, because the runtime moves no objects.
 const (
 	ampleMemory       = 700 << 20
 	maxGarbagePercent = 400 // percent of what is kept
 	minGarbagePercent = 100
-	compactPercent    = 25               // while the state is laid out anew: little garbage comes to lie between the new rows
+	compactPercent    = 25               // while the state is compacted: little garbage comes to lie between the new rows
 	garbageTime       = 10 * time.Second // between two collections
 	paceEvery         = 2 * time.Second
 	paceFalls         = 5 // the pace falls by a fifth of the difference in a step, by two thirds in 10 s: a load that comes in bursts is one load

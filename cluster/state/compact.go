@@ -6,9 +6,9 @@ import (
 	"io"
 )
 
-// Compact lays the rows out anew in memory, and says whether it did: not if the state changed meanwhile. The rows that outlive a load
+// Compact copies the rows to where they lie close together in memory, and says whether it did: not if the state changed meanwhile. The rows that outlive a load
 // lie scattered among what the load left behind, and Go's runtime moves no objects: it cannot give those pages back. Compact copies
-// the state as a snapshot is copied and puts the copy in its place, which nobody waits for: readers keep what they read, and
+// the state as a snapshot is copied and puts the copy in its place, which no caller waits for: readers keep what they read, and
 // entries are applied meanwhile.
 func (s *Store) Compact() (bool, error) {
 	from := s.current()
@@ -23,7 +23,7 @@ func (s *Store) Compact() (bool, error) {
 	db, err := load(out, FormatVersion)
 	out.CloseWithError(err) //nolint:errcheck // it returns none
 	if err := errors.Join(err, <-saved); err != nil {
-		return false, fmt.Errorf("lay the state out anew in memory: %w", err)
+		return false, fmt.Errorf("compact the state: %w", err)
 	}
 	s.applying.Lock() // no entry may be applied to what is replaced
 	defer s.applying.Unlock()

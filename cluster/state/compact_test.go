@@ -14,7 +14,7 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// A state that was laid out anew is the same state, goes on as it would have, and wakes those who watch what it was.
+// A state that was compacted is the same state, goes on as it would have, and wakes those who watch what it was.
 func TestCompact(t *testing.T) {
 	k, other := small(t, 3), small(t, 3)
 	step := func(c *cluster, name, host string) {
@@ -41,16 +41,16 @@ func TestCompact(t *testing.T) {
 	step(k, "new", "h2")
 	step(other, "new", "h2")
 	if save(t, k.Snapshot()) != save(t, other.Snapshot()) {
-		t.Error("it goes on otherwise than one that was not laid out anew")
+		t.Error("it goes on otherwise than one that was not compacted")
 	}
 	select {
 	case <-watch:
 	default:
-		t.Error("the state changed and woke nobody")
+		t.Error("the state changed and woke no watcher")
 	}
 }
 
-// Entries that are applied while the state is laid out anew are not lost: either they are in the copy, or it is not taken.
+// Entries that are applied while the state is compacted are not lost: either they are in the copy, or it is not taken.
 func TestCompactUnderLoad(t *testing.T) {
 	k, other := small(t, 2), small(t, 2)
 	stop, ended := make(chan struct{}), make(chan struct{})
@@ -79,7 +79,7 @@ func TestCompactUnderLoad(t *testing.T) {
 	}
 }
 
-// What was laid out anew is not kept besides: it would take twice the memory.
+// What was compacted is not kept besides: it would take twice the memory.
 func TestCompactLetsGo(t *testing.T) {
 	k := small(t, 1)
 	k.must(t, state.KindPlan, planOf(k.Snapshot(), "old", 1, gib, "h1"))
@@ -97,7 +97,7 @@ func TestCompactLetsGo(t *testing.T) {
 }
 
 // BenchmarkCompact creates and deletes 4,000 virtual clusters while the garbage collector leaves room for four times of what is live,
-// and 64 KiB of other garbage are made in small pieces with each, as by its requests and streams. Then it lays the state out anew.
+// and 64 KiB of other garbage are made in small pieces with each, as by its requests and streams. Then it compacts the state.
 func BenchmarkCompact(b *testing.B) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	const hosts, life = 100, 500
