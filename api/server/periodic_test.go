@@ -47,7 +47,7 @@ func TestPeriodicWorkOfTenants(t *testing.T) {
 	x.want(403, "POST", "/v1/periodic/nightly/accept", contract, "acme viewer")
 	x.want(404, "POST", "/v1/periodic/nightly/accept", contract, "film owner")
 	x.want(404, "POST", "/v1/periodic/none/accept", contract, "acme owner")
-	for _, bad := range []string{`{"zone":"Mars/Olympus"}`, `{"skip":["tomorrow"]}`, `{"length":"soon"}`, `{"miss":2}`, `{"start":"now"}`, `{"wish":1}`, `{}`, `{"rule":"FREQ=SECONDLY"}`, `{"rule":"FREQ=HOURLY","length":"10m","deadline":"5m"}`} {
+	for _, bad := range []string{`{"zone":"Mars/Olympus"}`, `{"skip":["tomorrow"]}`, `{"length":"soon"}`, `{"miss":2}`, `{"start":"now"}`, `{"unknown":1}`, `{}`, `{"rule":"FREQ=SECONDLY"}`, `{"rule":"FREQ=HOURLY","length":"10m","deadline":"5m"}`} {
 		x.want(422, "POST", "/v1/periodic/nightly/accept", bad, "acme owner")
 	}
 	x.want(200, "POST", "/v1/periodic/nightly/accept?dryRun=true", contract, "acme owner")

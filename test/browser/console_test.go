@@ -28,11 +28,11 @@ new MutationObserver(() => {
   if (box.querySelector("span[style*='10, 200, 30']")) seen.add("coloured");
 }).observe(box, { subtree: true, childList: true, characterData: true });`)
 	// The guest beats fast, so that what it writes may have left the screen before a slow browser drew it: it is sent until it is seen.
-	seen := func(what, word string, send func()) {
+	seen := func(what, text string, send func()) {
 		t.Helper()
 		tab.Until(what, func() bool {
 			send()
-			return Eval[bool](tab, `seen.has("`+word+`")`)
+			return Eval[bool](tab, `seen.has("`+text+`")`)
 		})
 	}
 	seen("the echo of a key", "Z", func() { tab.Type("Z") })
