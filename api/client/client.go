@@ -179,7 +179,7 @@ func TakesTenant(method string, path ...string) bool {
 	if len(path) > 1 && path[0] == "auth" {
 		return slices.Contains([]string{"self", "permissions", "can-i"}, path[1])
 	}
-	return slices.Contains([]string{"virtual-clusters", "vms", "operations", "events", "tokens", "role-bindings", "images"}, path[0]) ||
+	return slices.Contains([]string{"virtual-clusters", "vms", "operations", "events", "tokens", "role-bindings", "images", "periodic"}, path[0]) ||
 		method == http.MethodGet && path[0] == "migrations"
 }
 

@@ -143,7 +143,7 @@ func allowed(role state.Role, method, path string) bool {
 		switch {
 		case under("/v1/tokens", "/v1/role-bindings"):
 			return role == state.RoleOwner
-		case under("/v1/virtual-clusters"):
+		case under("/v1/virtual-clusters", "/v1/periodic"):
 			return method == "GET" || role != state.RoleViewer
 		case strings.HasSuffix(path, "/console"):
 			return role != state.RoleViewer

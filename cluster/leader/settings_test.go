@@ -56,12 +56,12 @@ var settingsThatAct = map[string]struct {
 	"moves.deadline":            {func(s *state.Settings) { s.Moves.Deadline = 5000 }, migrated(0, 0), "done in 8s", "failed in 5s"},
 	"moves.onJoin":              {func(s *state.Settings) { s.Moves.OnJoin = true }, joined, "running after 9m0s", "running after 1m0s"},
 
-	"rightsizing.mode":  {func(s *state.Settings) { s.Rightsizing.Mode = state.RightsizingOn }, rightsized("", state.NeedsEstimated), "1.0 cores", "0.3 cores"},
-	"rightsizing.needs": {func(s *state.Settings) { s.Rightsizing.Needs = state.NeedsEstimated }, rightsized(state.RightsizingOn, ""), "1.0 cores", "0.3 cores"},
+	"rightsizing.mode":  {func(s *state.Settings) { s.Rightsizing.Mode = state.RightsizingOn }, rightsized("", state.NeedsEstimated), "1.0 cores", "0.2 cores"},
+	"rightsizing.needs": {func(s *state.Settings) { s.Rightsizing.Needs = state.NeedsEstimated }, rightsized(state.RightsizingOn, ""), "1.0 cores", "0.2 cores"},
 	"rightsizing.aggressiveness": {func(s *state.Settings) { s.Rightsizing.Aggressiveness = state.Conservative }, rightsized(state.RightsizingOn, state.NeedsEstimated),
-		"0.3 cores", "0.4 cores"},
+		"0.2 cores", "0.4 cores"},
 	"rightsizing.disabledStages": {func(s *state.Settings) { s.Rightsizing.DisabledStages = []string{state.StageForecast} },
-		rightsized(state.RightsizingOn, state.NeedsEstimated), "0.3 cores", "1.0 cores"},
+		rightsized(state.RightsizingOn, state.NeedsEstimated), "0.2 cores", "1.0 cores"},
 }
 
 // A change of a setting changes what the cluster does: a setting that is stored and ignored fails here.

@@ -15,7 +15,7 @@ import (
 
 // Rule is the rule of one state that waits.
 type Rule struct {
-	Object string // what is in that state: vm, vc, plan, host
+	Object string // what is in that state: vm, vc, run, plan, host
 	Enum   string // the enumeration of package state, and the value of it
 	Value  string
 	Limit  time.Duration // after which it is a condition
@@ -33,6 +33,7 @@ var (
 	Resetting = Rule{"vm", "ResetState", string(state.ResetAsked), 2 * time.Minute, "its host resets it, or says that it did not", "vcctl vm get %s; look at its host; vcctl vm restart"}
 	Queued    = Rule{"vc", "VCState", string(state.VCQueued), 10 * time.Minute, "there is room for it", "vcctl vc explain %s; make room, ask for less, or vcctl vc delete %s"}
 	Degraded  = Rule{"vc", "VCState", string(state.VCDegraded), 10 * time.Minute, "its VMs run again, with their minimum yield", "vcctl vc explain %s; vcctl vc start %s"}
+	Unplaced  = Rule{"run", "OccurrenceState", string(state.Degraded), 10 * time.Minute, "hosts have room for it, or its slot is over", "vcctl periodic get its job; make room, or vcctl periodic override"}
 	Proposed  = Rule{"plan", "MovePlanState", string(state.MovesProposed), 24 * time.Hour, "another plan takes its place", "vcctl plan apply %s, or vcctl plan stop %s"}
 	Carried   = Rule{"plan", "MovePlanState", string(state.MovesRunning), 2 * time.Hour, "its moves end, one after the other", "vcctl plan get %s; vcctl plan stop %s"}
 	Draining  = Rule{"host", "DrainState", string(state.DrainRunning), 2 * time.Hour, "no VM is left there, or none of those left can leave", "vcctl host get %s; vcctl host undrain %s"}
@@ -41,7 +42,7 @@ var (
 )
 
 // Rules are all rules.
-var Rules = []Rule{Starting, Stopping, Lost, Moving, Handed, Resetting, Queued, Degraded, Proposed, Carried, Draining, Blocked, Cancelled}
+var Rules = []Rule{Starting, Stopping, Lost, Moving, Handed, Resetting, Queued, Degraded, Unplaced, Proposed, Carried, Draining, Blocked, Cancelled}
 
 // Wait is one object in a state that waits.
 type Wait struct {
@@ -77,6 +78,11 @@ func Of(s *state.Snapshot, out map[string]string) []Wait {
 		all = append(all, w)
 		return true
 	})
+	for _, o := range s.Agenda() {
+		if o.State == state.Degraded {
+			all = append(all, Wait{Rule: Unplaced, ID: o.ID, Name: o.ID, Reason: o.Text})
+		}
+	}
 	for _, p := range s.MovePlans() {
 		switch p.State {
 		case state.MovesProposed:

@@ -25,6 +25,9 @@ var ends = map[string][]string{
 	"MigrationState": {"done", "failed", "aborted"},
 	"DrainState":     {"drained"},
 	"OpState":        {"done", "failed", "superseded"},
+
+	"SignOffState":    {"accepted", "rejected"},
+	"OccurrenceState": {"confirmed", "re-confirmed", "running", "met", "missed", "skipped"},
 }
 
 // within are the values that go on for as long as another does, which has a rule.
