@@ -85,10 +85,13 @@ func (tab *Tab) Go(address string) {
 	tab.run("go to "+address, chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS("main")))
 }
 
-// Fill a field, found by a CSS selector, with a text.
+// Fill a field, found by a CSS selector, with a text. The page may replace the field at any time until it has one: found and
+// filled are one step.
 func (tab *Tab) Fill(selector, text string) {
 	tab.t.Helper()
-	tab.run("fill "+selector, chromedp.SetValue(chromedp.CSS(selector), text))
+	script := fmt.Sprintf(`{ const field = document.querySelector(%q); if (field) { field.value = %q; for (const kind of ["input", "change"]) field.dispatchEvent(new Event(kind, { bubbles: true })); }
+field !== null; }`, selector, text)
+	tab.Until("fill "+selector, func() bool { return Eval[bool](tab, script) })
 }
 
 // Type keys, into what has the focus.
