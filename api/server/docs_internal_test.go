@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -89,21 +88,6 @@ func TestSettingsPage(t *testing.T) {
 	}
 	if err := docpage.Part(reference+"settings.md", "settings", table.String(), writeDocs); err != nil {
 		t.Error(err)
-	}
-}
-
-func jsonName(f reflect.StructField) string {
-	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-	return name
-}
-
-func fields(t reflect.Type) func(func(reflect.StructField) bool) {
-	return func(yield func(reflect.StructField) bool) {
-		for i := range t.NumField() {
-			if !yield(t.Field(i)) {
-				return
-			}
-		}
 	}
 }
 

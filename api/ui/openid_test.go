@@ -83,7 +83,7 @@ func (v *visitor) signIn(at *url.URL, subject string) *url.URL {
 		}
 		return nil
 	}
-	resp, text := v.do(http.NewRequestWithContext(v.t.Context(), http.MethodGet, at.String(), nil))
+	resp, _ := v.do(http.NewRequestWithContext(v.t.Context(), http.MethodGet, at.String(), nil))
 	if back != nil {
 		return back
 	}
@@ -91,7 +91,7 @@ func (v *visitor) signIn(at *url.URL, subject string) *url.URL {
 	r, err := http.NewRequestWithContext(v.t.Context(), http.MethodPost, resp.Request.URL.String(), form)
 	must(v.t, err)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	if resp, text = v.do(r, nil); back == nil {
+	if resp, text := v.do(r, nil); back == nil {
 		v.t.Fatalf("%s: %s", resp.Status, text)
 	}
 	return back
