@@ -33,13 +33,13 @@ func Fitting(s *state.Snapshot, env placement.Env) []string {
 	if len(queue) == 0 {
 		return nil
 	}
-	if s.HasAgenda() {
-		return inTurn(s, queue, env)
-	}
 	p := newProblem(s, "")
 	p.CloseHosts(env.Unavailable)
 	p.SubtractReserves()
 	p.applyMargin(s, "", env, nil)
+	if s.HasAgenda() {
+		p = p.beside(placement.Reserved(s, env.Now, env.Now.Add(placement.Horizon), ""))
+	}
 	if p.headroom != nil {
 		p = p.restricted()
 	}
@@ -67,6 +67,9 @@ func Fitting(s *state.Snapshot, env placement.Env) []string {
 		if at[i] < 0 || answer.Answers[at[i]].Admitted {
 			ids = append(ids, vc.ID)
 		}
+	}
+	if s.HasAgenda() {
+		return besideAgenda(s, queue, env, ids)
 	}
 	return ids
 }

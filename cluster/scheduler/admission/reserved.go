@@ -43,13 +43,7 @@ func (p *problem) admitUnreserved(reserved map[string]state.Resources, wanted []
 	if len(reserved) == 0 {
 		return p.admitNew(wanted)
 	}
-	q := *p
-	q.Problem = p.Beside(reserved)
-	q.headroom = slices.Clone(p.headroom)
-	for j := range q.headroom {
-		r := reserved[p.Hosts[j].Name]
-		q.headroom[j].cpu, q.headroom[j].memory = q.headroom[j].cpu-r.CPU, q.headroom[j].memory-float64(r.Memory)
-	}
+	q := p.beside(reserved)
 	adm := q.admitNew(wanted)
 	if adm.Admitted {
 		if sol, err := p.divide(adm.Solution.Hosts); err == nil {
@@ -64,18 +58,38 @@ func (p *problem) admitUnreserved(reserved map[string]state.Resources, wanted []
 	return adm
 }
 
-// maxTriedBesideAgenda is how many VCs of the queue are tried one by one where room is reserved.
+// beside is the problem on what is not reserved.
+func (p *problem) beside(reserved map[string]state.Resources) *problem {
+	q := *p
+	q.Problem = p.Beside(reserved)
+	q.headroom = slices.Clone(p.headroom)
+	for j := range q.headroom {
+		r := reserved[p.Hosts[j].Name]
+		q.headroom[j].cpu, q.headroom[j].memory = q.headroom[j].cpu-r.CPU, q.headroom[j].memory-float64(r.Memory)
+	}
+	return &q
+}
+
+// maxTriedBesideAgenda is how many VCs of the queue with a duration are tried one by one where room is reserved.
 const maxTriedBesideAgenda = 64
 
-// inTurn returns the ids of VCs of the queue to be tried one by one: the runs whose slots are open first.
-func inTurn(s *state.Snapshot, queue []state.VC, env placement.Env) []string {
+// besideAgenda returns the ids of the VCs of the queue that Admit is to decide on: the runs whose slots are open first, then those that
+// fit in what no slot ahead needs (fits), and those that end before and may have the room until then.
+func besideAgenda(s *state.Snapshot, queue []state.VC, env placement.Env, fits []string) []string {
 	var first, others []string
+	short := 0
 	for i := range queue {
-		if _, claims := placement.Claim(s, &queue[i], env.Now); claims {
-			first = append(first, queue[i].ID)
-		} else {
-			others = append(others, queue[i].ID)
+		vc := &queue[i]
+		_, claims := placement.Claim(s, vc, env.Now)
+		switch {
+		case claims:
+			first = append(first, vc.ID)
+		case slices.Contains(fits, vc.ID):
+			others = append(others, vc.ID)
+		case placement.StaysFor(vc) < placement.Horizon && short < maxTriedBesideAgenda:
+			short++
+			others = append(others, vc.ID)
 		}
 	}
-	return append(first, others[:min(maxTriedBesideAgenda, len(others))]...)
+	return append(first, others...)
 }
