@@ -98,9 +98,12 @@ func Occurrences(job *state.PeriodicJob, from, to time.Time) (out []state.Occurr
 	return out, nil
 }
 
-// endPast ends occurrences whose run did not arrive in time.
+// endPast ends occurrences whose run did not arrive in time, as many as one command takes.
 func (x *planner) endPast() {
 	for _, o := range x.s.Agenda() {
+		if len(x.out.Occurrences) >= maxPut {
+			return
+		}
 		job, ok := x.jobs[o.Job]
 		if o.State == state.RunningNow || !ok {
 			continue

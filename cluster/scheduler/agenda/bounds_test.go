@@ -1,0 +1,60 @@
+package agenda_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"evenkeel/cluster/scheduler/agenda"
+	"evenkeel/cluster/state"
+	"evenkeel/test/scheduling"
+)
+
+// by is a small contract on one VM with a rule.
+func by(rule string) state.SignOff {
+	k := contract(1, scheduling.GiB/8)
+	k.Recurrence = "DTSTART;TZID=UTC:20260101T000000\nRRULE:" + rule
+	k.Groups[0].CPU, k.Cores = 0.01, []float64{0.01, 0.01}
+	return k
+}
+
+// settle makes the agenda until nothing changes, at most so many times.
+func settle(t *testing.T, c *scheduling.Cluster, rounds int) {
+	t.Helper()
+	for range rounds {
+		put, err := agenda.Plan(c.Snapshot(), c.Now(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(put.Occurrences)+len(put.Drop) == 0 {
+			return
+		}
+		c.Must(state.KindAgenda, put)
+	}
+	t.Fatalf("the agenda does not rest after %d rounds", rounds)
+}
+
+// After an outage in which more occurrences lapsed than one command takes they are ended in several.
+func TestLapsedOccurrencesAreEndedInParts(t *testing.T) {
+	c := scheduling.NewCluster(t, "h1", "h2")
+	var lapsed []state.Occurrence
+	for j := range 13 {
+		name := fmt.Sprintf("job%d", j)
+		signed(t, c, name, by("FREQ=DAILY;BYHOUR=12"))
+		for i := range 100 {
+			at := c.Now().Add(time.Duration(i) * time.Minute).UTC().Truncate(time.Second)
+			lapsed = append(lapsed, state.Occurrence{ID: state.OccurrenceID(name, at), Job: name, Period: at, Start: at, End: at.Add(15 * time.Minute), Due: at.Add(2 * time.Hour),
+				State: state.Degraded, Text: "no room"})
+		}
+	}
+	for from := 0; from < len(lapsed); from += 650 {
+		c.Must(state.KindAgenda, state.AgendaPut{Basis: c.Index, Occurrences: lapsed[from:min(from+650, len(lapsed))]})
+	}
+	c.Ahead += 26 * time.Hour
+	settle(t, c, 10)
+	for _, o := range c.Snapshot().Agenda() {
+		if o.Start.Before(c.Now()) {
+			t.Fatalf("still there: %+v", o)
+		}
+	}
+}
