@@ -272,7 +272,7 @@ func (w *writer) periodicPut(b *PeriodicPut) error {
 	verb := map[string]string{"accept": "accepted", "override": "changed", "reject": "rejected"}[b.Verb]
 	w.event("job-"+cmp.Or(verb, "changed"), "job", job.Name, "%s%s", b.Text, askedBy(b.SignOff.By))
 	for _, o := range w.read().Occurrences(job.Name) { // the leader makes those again that are still to come
-		if !o.State.Over() && o.State != RunningNow {
+		if !o.State.Over() && o.State != RunningNow || o.State == LeftOut && o.Start.After(w.at) {
 			w.drop(tOccurrences, &o)
 			w.touchAll(o.Hosts)
 		}
@@ -346,9 +346,9 @@ func (w *writer) mayBe(next *Occurrence, basis uint64) error {
 	return nil
 }
 
-// forgetPast drops the oldest occurrences of a job that are over.
+// forgetPast drops the oldest occurrences of a job that are over, with their slots: the leader would make one that is still to come again.
 func (w *writer) forgetPast(job string) {
-	over := slices.DeleteFunc(w.read().Occurrences(job), func(o Occurrence) bool { return !o.State.Over() })
+	over := slices.DeleteFunc(w.read().Occurrences(job), func(o Occurrence) bool { return !o.State.Over() || !o.End.Before(w.at) })
 	for _, o := range over[:max(0, len(over)-keepPast)] {
 		w.drop(tOccurrences, &o)
 	}

@@ -58,3 +58,48 @@ func TestLapsedOccurrencesAreEndedInParts(t *testing.T) {
 		}
 	}
 }
+
+// Dates that a job leaves out are in the agenda once, however many they are, and do not keep the occurrences of another job from it. Once
+// the owner leaves them out no more, they have hosts.
+func TestLeftOutDatesRest(t *testing.T) {
+	c := scheduling.NewCluster(t, "h1", "h2")
+	today := c.Now().UTC()
+	k := by("FREQ=MINUTELY;INTERVAL=20")
+	k.Skips = []string{today.Format(time.DateOnly), today.Add(24 * time.Hour).Format(time.DateOnly)}
+	signed(t, c, "a", k)
+	signed(t, c, "b", by(fmt.Sprintf("FREQ=DAILY;BYHOUR=%d", today.Add(20*time.Hour).Hour())))
+	settle(t, c, 5)
+	if of := c.Snapshot().Occurrences("b"); len(of) != 1 || !of[0].Reserves() {
+		t.Errorf("%+v", of)
+	}
+	if n := len(c.Snapshot().Occurrences("a")); n != 72 {
+		t.Errorf("%d dates are left out, not 72", n)
+	}
+	job, _ := c.Snapshot().PeriodicJob("a")
+	k.Skips = nil
+	c.Must(state.KindPeriodic, state.PeriodicPut{Job: "a", Version: job.ModifyIndex, SignOff: k, Verb: "override"})
+	settle(t, c, 5)
+	for _, o := range c.Snapshot().Occurrences("a") {
+		if o.State == state.LeftOut {
+			t.Fatalf("%+v", o)
+		}
+	}
+}
+
+// A job with many occurrences leaves others their part of an evaluation.
+func TestEachJobHasItsTurn(t *testing.T) {
+	c := scheduling.NewCluster(t, "h1", "h2")
+	signed(t, c, "a", by("FREQ=MINUTELY;INTERVAL=20"))
+	signed(t, c, "b", by(fmt.Sprintf("FREQ=DAILY;BYHOUR=%d", c.Now().UTC().Add(23*time.Hour).Hour())))
+	put, err := agenda.Plan(c.Snapshot(), c.Now(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := map[string]int{}
+	for _, o := range put.Occurrences {
+		of[o.Job]++
+	}
+	if of["a"] != 59 || of["b"] != 1 {
+		t.Errorf("%v", of)
+	}
+}

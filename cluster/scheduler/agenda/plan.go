@@ -29,12 +29,35 @@ func Plan(s *state.Snapshot, now time.Time, unavailable map[string]string) (stat
 		return x.out, e
 	}
 	x.keep()
-	for _, o := range wanted[:min(maxPlaced, len(wanted))] {
+	for _, o := range inTurn(wanted) {
 		if len(x.out.Occurrences) < maxPut {
 			x.place(o)
 		}
 	}
 	return x.out, err
+}
+
+// inTurn are the new occurrences of one evaluation, by start: maxPlaced of those that need hosts, of each job as many as of the others
+// as far as it has them, and all that are left out.
+func inTurn(wanted []state.Occurrence) []state.Occurrence {
+	var need, out []state.Occurrence
+	nth, turn := map[string]int{}, map[string]int{} // of a job so far; of an occurrence among those of its job
+	for _, o := range wanted {
+		if o.State == state.LeftOut {
+			out = append(out, o)
+			continue
+		}
+		need, turn[o.ID] = append(need, o), nth[o.Job]
+		nth[o.Job]++
+	}
+	slices.SortStableFunc(need, func(a, b state.Occurrence) int { return cmp.Compare(turn[a.ID], turn[b.ID]) })
+	need = need[:min(maxPlaced, len(need))]
+	slices.SortStableFunc(need, byStart)
+	return append(need, out...)
+}
+
+func byStart(a, b state.Occurrence) int {
+	return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(a.ID, b.ID))
 }
 
 type planner struct {
@@ -67,7 +90,7 @@ func (x *planner) wanted() (out []state.Occurrence, err error) {
 		}
 		out = append(out, all...)
 	}
-	slices.SortStableFunc(out, func(a, b state.Occurrence) int { return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(a.ID, b.ID)) })
+	slices.SortStableFunc(out, byStart)
 	return out, err
 }
 
