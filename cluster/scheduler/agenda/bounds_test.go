@@ -2,6 +2,7 @@ package agenda_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,5 +102,41 @@ func TestEachJobHasItsTurn(t *testing.T) {
 	}
 	if of["a"] != 59 || of["b"] != 1 {
 		t.Errorf("%v", of)
+	}
+}
+
+// A contract whose slots overlap, which an older server took, reserves at no time more than one of its runs.
+func TestSlotsOfAJobAreApart(t *testing.T) {
+	c := scheduling.NewCluster(t, "h1", "h2", "h3")
+	k := by("FREQ=MINUTELY;INTERVAL=15")
+	k.Step, k.Due = 3600, 4*3600
+	signed(t, c, "a", k)
+	for range 12 {
+		settle(t, c, 5)
+		last := time.Time{}
+		for _, o := range c.Snapshot().Occurrences("a") {
+			if o.Start.Before(last) {
+				t.Fatalf("%s: %+v begins before the slot of another one ends", c.Now(), o)
+			}
+			last = o.End
+		}
+		if last.Before(c.Now().Add(20 * time.Hour)) {
+			t.Fatalf("%s: the last slot ends at %s", c.Now(), last)
+		}
+		c.Ahead += 50 * time.Minute
+	}
+}
+
+func TestContractsFit(t *testing.T) {
+	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	for rule, says := range map[string]string{
+		"FREQ=HOURLY": "", "FREQ=MINUTELY;INTERVAL=16": "", "FREQ=DAILY": "", "FREQ=MONTHLY;BYMONTHDAY=31": "", "FREQ=MINUTELY;INTERVAL=15": "",
+		"FREQ=MINUTELY;INTERVAL=14": "before a run", "FREQ=MINUTELY": "within 10m", "FREQ=DAILY;BYHOUR=1,2;BYMINUTE=0,59": "within 10m", "FREQ=MINUTELY;BYDAY=SU": "within 10m",
+		"FREQ=DAILY;UNTIL=20260201T000000Z": "no time", "FREQ=MONTHLY;INTERVAL=12;BYMONTHDAY=31;COUNT=1": "no time", "FREQ=HOURLY;INTERVAL=168;BYDAY=SA": "no time",
+	} {
+		k := by(rule)
+		if err := agenda.Fits(&k, now); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", rule, err, says)
+		}
 	}
 }

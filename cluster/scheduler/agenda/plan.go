@@ -2,6 +2,7 @@ package agenda
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -88,10 +89,58 @@ func (x *planner) wanted() (out []state.Occurrence, err error) {
 			err = fmt.Errorf("job %s: %w", job.Name, e)
 			continue
 		}
-		out = append(out, all...)
+		out = append(out, apart(all, x.s.Occurrences(job.Name))...)
 	}
 	slices.SortStableFunc(out, byStart)
 	return out, err
+}
+
+// apart leaves out the occurrences of a job, by time, that begin before the slot of another one ends: of the one before, or of one that is
+// in the agenda. At no time is more reserved for a job than its contract says.
+func apart(all, there []state.Occurrence) (out []state.Occurrence) {
+	there = slices.DeleteFunc(there, func(o state.Occurrence) bool { return o.State.Over() })
+	var end time.Time
+	for _, o := range all {
+		known := slices.ContainsFunc(there, func(p state.Occurrence) bool { return p.ID == o.ID })
+		if o.State != state.LeftOut && !known {
+			if o.Start.Before(end) || slices.ContainsFunc(there, func(p state.Occurrence) bool { return p.Start.Before(o.End) && o.Start.Before(p.End) }) {
+				continue
+			}
+			end = o.End
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// Fits says why the times of a contract cannot be kept to: its rule has none in the year from now on, or its slots would overlap. It looks
+// at the first few hundred.
+func Fits(c *state.SignOff, now time.Time) error {
+	job := state.PeriodicJob{SignOff: *c}
+	var all []state.Occurrence
+	for _, days := range []int{2, 30, 366} { // a rule that comes often is not searched for a year
+		var err error
+		if all, err = Occurrences(&job, now, now.AddDate(0, 0, days)); err != nil {
+			return err
+		}
+		if len(all) >= maxFits {
+			break
+		}
+	}
+	if len(all) == 0 {
+		return errors.New("its rule has no time in the next year: choose another rule or start")
+	}
+	for i := 1; i < min(len(all), maxFits); i++ {
+		before, next := all[i-1], all[i]
+		switch gap := next.Start.Sub(before.Start); {
+		case gap < minApart:
+			return fmt.Errorf("its rule comes %s after %s again, and must not within %s: choose a rule that comes less often", gap, before.Period.Format(time.RFC3339), minApart)
+		case next.Start.Before(before.End):
+			return fmt.Errorf("its rule comes %s after %s again, before a run that arrives up to %s late and takes up to %s has ended: choose a rule that comes less often, or a shorter length",
+				gap, before.Period.Format(time.RFC3339), time.Duration(c.Lateness)*time.Second, c.Length())
+		}
+	}
+	return nil
 }
 
 // Occurrences are those of a job whose slots begin from a time on and before another one, as they are before they have hosts.
