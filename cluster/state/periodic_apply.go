@@ -64,8 +64,12 @@ func kindOf(vc *VC) string {
 	return strings.Join(out, ",")
 }
 
-// claim gives an occurrence to a VC that a plan starts.
-func (w *writer) claim(id string, vc *VC) error {
+// claim gives an occurrence to a VC that a plan starts, if it has a run, which will end the occurrence.
+func (w *writer) claim(p *Plan, vc *VC) error {
+	id := p.Occurrence
+	if _, open := w.read().OpenRun(vc.ID); id == "" || vc.Goal != GoalRun || !open && p.Job == "" {
+		return nil
+	}
 	o, ok := w.read().Occurrence(id)
 	if !ok || o.State.Over() || o.VC != "" && o.VC != vc.ID {
 		return fmt.Errorf("occurrence %s is not free any more: %w", id, ErrConflict)
@@ -105,7 +109,7 @@ func (w *writer) runOf(vm VM) {
 		switch {
 		case other.ConsumesResources() || other.Goal != GoalRun && other.Order.StoppedBy != "":
 			return // it runs, or was stopped alone and may start again
-		case other.Phase == Lost && vc.OnHostLoss == RestartOnLoss || other.PreemptedAt != 0 || other.Order.Restart:
+		case other.Phase == Lost && (vc.OnHostLoss == RestartOnLoss || other.Order.Elsewhere) || other.PreemptedAt != 0 || other.Order.Restart:
 			return // it starts again
 		case other.Phase == Lost:
 			outcome = RunLost

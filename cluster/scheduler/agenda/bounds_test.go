@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"evenkeel/cluster/scheduler/admission"
 	"evenkeel/cluster/scheduler/agenda"
 	"evenkeel/cluster/state"
 	"evenkeel/test/scheduling"
@@ -138,5 +139,52 @@ func TestContractsFit(t *testing.T) {
 		if err := agenda.Fits(&k, now); (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", rule, err, says)
 		}
+	}
+}
+
+// A VM that is to start again elsewhere is no end of its VC's run.
+func TestRestartElsewhereGoesOnWithTheRun(t *testing.T) {
+	c := scheduling.NewCluster(t, "h1", "h2")
+	c.Create(scheduling.VC("x", 0.5, scheduling.Group(1, 0.1, scheduling.GiB/8)))
+	c.Run()
+	v, vm := c.Named("x"), c.VMOf("x")
+	g, _ := v.GroupOf(vm)
+	vm = vm.Restarting(g, "its virtual cluster was changed", true)
+	c.Must(state.KindPlan, state.Plan{Basis: c.Index, Verb: "changed", VC: &v, VCVersion: v.ModifyIndex, VMs: []state.VM{vm}, AffectedHosts: []string{vm.Host}})
+	c.Must(state.KindVMReport, state.VMReport{Host: vm.Host, VMs: []state.VMStatus{{VM: vm.ID, Generation: vm.Generation, Phase: state.Stopped}}})
+	if _, open := c.Snapshot().OpenRun(v.ID); !open {
+		t.Errorf("its run is over: %+v", c.Snapshot().Runs("x"))
+	}
+}
+
+// An occurrence runs only while its VC has a run of it: a VC without a run claims none, and one that is left is ended.
+func TestNoOccurrenceRunsWithoutARun(t *testing.T) {
+	c := scheduling.NewCluster(t, "h1", "h2")
+	vc := scheduling.VC("job-7", 0.5, scheduling.Group(1, 0.1, scheduling.GiB/8))
+	vc.Periodic.Name = "a"
+	c.Create(vc)
+	c.Run()
+	vm := c.VMOf("job-7") // its VM ends by itself: its run is over
+	c.Must(state.KindVMReport, state.VMReport{Host: vm.Host, VMs: []state.VMStatus{{VM: vm.ID, Generation: vm.Generation, Phase: state.Stopped}}})
+	c.Must(state.KindPeriodic, state.PeriodicPut{Job: "a", SignOff: by("FREQ=MINUTELY;INTERVAL=30"), Verb: "accept"})
+	settle(t, c, 5)
+	c.Ahead += 29 * time.Minute
+	scaled := c.Named("job-7")
+	scaled.Groups[0].Count = 2
+	a := admission.Scale(c.Snapshot(), scaled, c.Env())
+	if a.Plan == nil || a.Plan.Occurrence == "" || a.Plan.Job != "" {
+		t.Fatalf("%+v", a)
+	}
+	a.Plan.Operation = nil
+	c.Must(state.KindPlan, *a.Plan)
+	o, _ := c.Snapshot().Occurrence(a.Plan.Occurrence)
+	if o.State == state.RunningNow {
+		t.Errorf("a VC without a run claims %+v", o)
+	}
+	o.State = state.RunningNow // as an older server left it
+	c.Must(state.KindAgenda, state.AgendaPut{Basis: c.Index, Occurrences: []state.Occurrence{o}})
+	settle(t, c, 5)
+	if o, _ = c.Snapshot().Occurrence(o.ID); o.State != state.Missed || !strings.Contains(o.Text, "no run of it") {
+		t.Errorf("%+v", o)
 	}
 }

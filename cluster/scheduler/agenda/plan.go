@@ -170,14 +170,21 @@ func Occurrences(job *state.PeriodicJob, from, to time.Time) (out []state.Occurr
 	return out, nil
 }
 
-// endPast ends occurrences whose run did not arrive in time, as many as one command takes.
+// endPast ends occurrences whose run did not arrive in time, and those that run of which there is no run, as many as one command takes.
 func (x *planner) endPast() {
 	for _, o := range x.s.Agenda() {
 		if len(x.out.Occurrences) >= maxPut {
 			return
 		}
+		if o.State == state.RunningNow {
+			if run, open := x.s.OpenRun(o.VC); !open || run.Occurrence != o.ID {
+				o.State, o.Text = state.Missed, "its virtual cluster has no run of it"
+				x.out.Occurrences = append(x.out.Occurrences, o)
+			}
+			continue
+		}
 		job, ok := x.jobs[o.Job]
-		if o.State == state.RunningNow || !ok {
+		if !ok {
 			continue
 		}
 		latest := o.End.Add(-job.SignOff.Length())
