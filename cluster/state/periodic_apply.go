@@ -290,19 +290,26 @@ func (w *writer) touchAll(hosts []string) {
 	}
 }
 
-// agenda takes in what the leader decided about occurrences. Plans that were made on an older state, and use a host whose reservations
-// change, conflict.
+// agenda takes in what the leader decided about occurrences, but for those of which the state has changed since; it conflicts if that is so
+// of all. Plans that were made on an older state, and use a host whose reservations change, conflict.
 func (w *writer) agenda(b *AgendaPut) error {
 	if b.Basis >= w.index {
 		return fmt.Errorf("decided on index %d, which is not before %d: %w", b.Basis, w.index, ErrConflict)
 	}
+	var may []Occurrence
+	var conflict error
 	for i := range b.Occurrences {
 		if err := w.mayBe(&b.Occurrences[i], b.Basis); err != nil {
-			return err
+			conflict = cmp.Or(conflict, err)
+			continue
 		}
+		may = append(may, b.Occurrences[i])
+	}
+	if len(may)+len(b.Drop) == 0 {
+		return conflict
 	}
 	affected := map[string]bool{}
-	for _, next := range b.Occurrences {
+	for _, next := range may {
 		old, had := w.read().Occurrence(next.ID)
 		w.put(tOccurrences, &next)
 		if !had || !slices.Equal(old.Hosts, next.Hosts) || old.Reserves() != next.Reserves() {
@@ -315,14 +322,14 @@ func (w *writer) agenda(b *AgendaPut) error {
 		}
 	}
 	for _, id := range b.Drop {
-		if o, ok := w.read().Occurrence(id); ok {
+		if o, ok := w.read().Occurrence(id); ok && o.State != RunningNow { // its run began meanwhile
 			w.drop(tOccurrences, &o)
 			for _, h := range o.Hosts {
 				affected[h] = true
 			}
 		}
 	}
-	for _, next := range b.Occurrences {
+	for _, next := range may {
 		w.forgetPast(next.Job)
 	}
 	var hosts []string

@@ -188,3 +188,30 @@ func TestNoOccurrenceRunsWithoutARun(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 }
+
+// The jobs of a tenant that is suspended reserve nothing, until it no longer is.
+func TestSuspendedTenantsReserveNothing(t *testing.T) {
+	c := scheduling.NewCluster(t, "h1", "h2")
+	c.Must(state.KindTenantPut, state.TenantPut{Tenant: state.Tenant{Name: "acme", Salt: "ab"}})
+	signed(t, c, "a", by("FREQ=HOURLY"))
+	vc := scheduling.VC("acme/x", 0.5, scheduling.Group(1, 0.1, scheduling.GiB/8))
+	c.Create(vc)
+	c.Run()
+	c.Must(state.KindPlan, state.Plan{Basis: c.Index, Verb: "stopped", VC: stopped(c, "acme/x"), VCVersion: c.Named("acme/x").ModifyIndex, VMs: gone(c, "acme/x")})
+	c.Must(state.KindPeriodic, state.PeriodicPut{Job: "acme/x", SignOff: by("FREQ=HOURLY"), Verb: "accept"})
+	for _, suspended := range []bool{false, true, false} {
+		tenant, _ := c.Snapshot().Tenant("acme")
+		tenant.Suspended = suspended
+		c.Must(state.KindTenantPut, state.TenantPut{Tenant: tenant, Version: tenant.ModifyIndex})
+		settle(t, c, 5)
+		of := map[string]int{}
+		for _, o := range c.Snapshot().Agenda() {
+			if o.Reserves() {
+				of[o.Job]++
+			}
+		}
+		if of["a"] < 20 || (of["acme/x"] == 0) != suspended {
+			t.Errorf("suspended %v: %v", suspended, of)
+		}
+	}
+}

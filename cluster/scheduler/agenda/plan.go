@@ -76,7 +76,7 @@ type planner struct {
 	over   []int64 // [host]: memory that a VM costs beyond its own
 }
 
-// wanted are the occurrences of all jobs that were signed off whose slots begin within the horizon. err is of a job whose recurrence
+// wanted are the occurrences of all jobs that were signed off, but for tenants that are suspended, whose slots begin within the horizon. err is of a job whose recurrence
 // cannot be read; the others are there.
 func (x *planner) wanted() (out []state.Occurrence, err error) {
 	for _, job := range x.s.PeriodicJobs() {
@@ -84,6 +84,9 @@ func (x *planner) wanted() (out []state.Occurrence, err error) {
 			continue
 		}
 		x.jobs[job.Name] = job
+		if x.suspended(job.Name) {
+			continue
+		}
 		all, e := Occurrences(&job, x.now, x.now.Add(horizon))
 		if e != nil {
 			err = fmt.Errorf("job %s: %w", job.Name, e)
@@ -93,6 +96,13 @@ func (x *planner) wanted() (out []state.Occurrence, err error) {
 	}
 	slices.SortStableFunc(out, byStart)
 	return out, err
+}
+
+// suspended says whether nothing of a job's tenant may start.
+func (x *planner) suspended(job string) bool {
+	tenant, _ := state.SplitName(job)
+	t, ok := x.s.Tenant(tenant)
+	return !ok || t.Suspended
 }
 
 // apart leaves out the occurrences of a job, by time, that begin before the slot of another one ends: of the one before, or of one that is
@@ -170,10 +180,11 @@ func Occurrences(job *state.PeriodicJob, from, to time.Time) (out []state.Occurr
 	return out, nil
 }
 
-// endPast ends occurrences whose run did not arrive in time, and those that run of which there is no run, as many as one command takes.
+// endPast ends occurrences whose run did not arrive in time, and those that run of which there is no run, and drops those of tenants
+// that are suspended; as many as one command takes.
 func (x *planner) endPast() {
 	for _, o := range x.s.Agenda() {
-		if len(x.out.Occurrences) >= maxPut {
+		if len(x.out.Occurrences)+len(x.out.Drop) >= maxPut {
 			return
 		}
 		if o.State == state.RunningNow {
@@ -181,6 +192,10 @@ func (x *planner) endPast() {
 				o.State, o.Text = state.Missed, "its virtual cluster has no run of it"
 				x.out.Occurrences = append(x.out.Occurrences, o)
 			}
+			continue
+		}
+		if x.suspended(o.Job) {
+			x.out.Drop = append(x.out.Drop, o.ID)
 			continue
 		}
 		job, ok := x.jobs[o.Job]
@@ -329,7 +344,7 @@ func (x *planner) slots(o *state.Occurrence) (out []reservation.Slot, ok bool) {
 func (x *planner) keep() {
 	var again []state.Occurrence
 	for _, o := range x.s.Agenda() {
-		if _, signed := x.jobs[o.Job]; !signed || o.State == state.RunningNow || slices.ContainsFunc(x.out.Occurrences, func(p state.Occurrence) bool { return p.ID == o.ID }) {
+		if _, signed := x.jobs[o.Job]; !signed || o.State == state.RunningNow || x.suspended(o.Job) || slices.ContainsFunc(x.out.Occurrences, func(p state.Occurrence) bool { return p.ID == o.ID }) {
 			continue
 		}
 		if !o.Reserves() || !x.restore(&o) {
