@@ -20,8 +20,8 @@ func by(rule string) state.SignOff {
 	return k
 }
 
-// settle makes the agenda until nothing changes, at most so many times.
-func settle(t *testing.T, c *scheduling.Cluster, rounds int) {
+// untilRest makes the agenda until nothing changes, at most so many times.
+func untilRest(t *testing.T, c *scheduling.Cluster, rounds int) {
 	t.Helper()
 	for range rounds {
 		put, err := agenda.Plan(c.Snapshot(), c.Now(), nil)
@@ -53,7 +53,7 @@ func TestLapsedOccurrencesAreEndedInParts(t *testing.T) {
 		c.Must(state.KindAgenda, state.AgendaPut{Basis: c.Index, Occurrences: lapsed[from:min(from+650, len(lapsed))]})
 	}
 	c.Ahead += 26 * time.Hour
-	settle(t, c, 10)
+	untilRest(t, c, 10)
 	for _, o := range c.Snapshot().Agenda() {
 		if o.Start.Before(c.Now()) {
 			t.Fatalf("still there: %+v", o)
@@ -70,7 +70,7 @@ func TestLeftOutDatesRest(t *testing.T) {
 	k.Skips = []string{today.Format(time.DateOnly), today.Add(24 * time.Hour).Format(time.DateOnly)}
 	signed(t, c, "a", k)
 	signed(t, c, "b", by(fmt.Sprintf("FREQ=DAILY;BYHOUR=%d", today.Add(20*time.Hour).Hour())))
-	settle(t, c, 5)
+	untilRest(t, c, 5)
 	if of := c.Snapshot().Occurrences("b"); len(of) != 1 || !of[0].Reserves() {
 		t.Errorf("%+v", of)
 	}
@@ -80,7 +80,7 @@ func TestLeftOutDatesRest(t *testing.T) {
 	job, _ := c.Snapshot().PeriodicJob("a")
 	k.Skips = nil
 	c.Must(state.KindPeriodic, state.PeriodicPut{Job: "a", Version: job.ModifyIndex, SignOff: k, Verb: "override"})
-	settle(t, c, 5)
+	untilRest(t, c, 5)
 	for _, o := range c.Snapshot().Occurrences("a") {
 		if o.State == state.LeftOut {
 			t.Fatalf("%+v", o)
@@ -113,7 +113,7 @@ func TestSlotsOfAJobAreApart(t *testing.T) {
 	k.Step, k.Due = 3600, 4*3600
 	signed(t, c, "a", k)
 	for range 12 {
-		settle(t, c, 5)
+		untilRest(t, c, 5)
 		last := time.Time{}
 		for _, o := range c.Snapshot().Occurrences("a") {
 			if o.Start.Before(last) {
@@ -167,7 +167,7 @@ func TestNoOccurrenceRunsWithoutARun(t *testing.T) {
 	vm := c.VMOf("job-7") // its VM ends by itself: its run is over
 	c.Must(state.KindVMReport, state.VMReport{Host: vm.Host, VMs: []state.VMStatus{{VM: vm.ID, Generation: vm.Generation, Phase: state.Stopped}}})
 	c.Must(state.KindPeriodic, state.PeriodicPut{Job: "a", SignOff: by("FREQ=MINUTELY;INTERVAL=30"), Verb: "accept"})
-	settle(t, c, 5)
+	untilRest(t, c, 5)
 	c.Ahead += 29 * time.Minute
 	scaled := c.Named("job-7")
 	scaled.Groups[0].Count = 2
@@ -183,7 +183,7 @@ func TestNoOccurrenceRunsWithoutARun(t *testing.T) {
 	}
 	o.State = state.RunningNow // as an older server left it
 	c.Must(state.KindAgenda, state.AgendaPut{Basis: c.Index, Occurrences: []state.Occurrence{o}})
-	settle(t, c, 5)
+	untilRest(t, c, 5)
 	if o, _ = c.Snapshot().Occurrence(o.ID); o.State != state.Missed || !strings.Contains(o.Text, "no run of it") {
 		t.Errorf("%+v", o)
 	}
@@ -203,7 +203,7 @@ func TestSuspendedTenantsReserveNothing(t *testing.T) {
 		tenant, _ := c.Snapshot().Tenant("acme")
 		tenant.Suspended = suspended
 		c.Must(state.KindTenantPut, state.TenantPut{Tenant: tenant, Version: tenant.ModifyIndex})
-		settle(t, c, 5)
+		untilRest(t, c, 5)
 		of := map[string]int{}
 		for _, o := range c.Snapshot().Agenda() {
 			if o.Reserves() {
