@@ -26,3 +26,21 @@ func TestRestoreGivesNoJobsToAnotherTenant(t *testing.T) {
 		t.Errorf("%+v", tenant)
 	}
 }
+
+// The images of the other are not the new tenant's to use.
+func TestRestoreSuspendsATenantWithImagesOfAnother(t *testing.T) {
+	k := small(t, 1)
+	acme := state.TenantPut{Tenant: state.Tenant{Name: "acme", Salt: "ab"}}
+	k.must(t, state.KindTenantPut, acme)
+	k.must(t, state.KindImagePut, state.Image{Name: "acme/secret", Kind: state.KernelImage})
+	saved := save(t, k.Snapshot())
+	k.must(t, state.KindImageDrop, state.ImageDrop{Name: "acme/secret"})
+	k.must(t, state.KindTenantDrop, state.TenantDrop{Name: "acme"})
+	k.must(t, state.KindTenantPut, acme)
+	for _, p := range parts("r", saved, 2) {
+		k.must(t, state.KindRestore, p)
+	}
+	if tenant, _ := k.Snapshot().Tenant("acme"); !tenant.Suspended {
+		t.Errorf("%+v", tenant)
+	}
+}
