@@ -50,6 +50,18 @@ func TestPeriodicWorkOfTenants(t *testing.T) {
 	for _, bad := range []string{`{"zone":"Mars/Olympus"}`, `{"skip":["tomorrow"]}`, `{"length":"soon"}`, `{"miss":2}`, `{"start":"now"}`, `{"unknown":1}`, `{}`, `{"rule":"FREQ=SECONDLY"}`, `{"rule":"FREQ=HOURLY","length":"10m","deadline":"5m"}`} {
 		x.want(422, "POST", "/v1/periodic/nightly/accept", bad, "acme owner")
 	}
+	for _, bad := range []string{
+		`{"rule":"FREQ=MINUTELY","length":"24h"}`,                                                     // slots that overlap reserve many times the quota
+		`{"rule":"FREQ=MINUTELY;INTERVAL=9","length":"1m"}`,                                           // too close to each other
+		`{"rule":"FREQ=HOURLY","length":"59m"}`,                                                       // one that arrives late runs into the next
+		`{"rule":"FREQ=DAILY;UNTIL=20200101T000000Z","length":"10m"}`,                                 // it never comes again
+		`{"rule":"FREQ=MINUTELY;INTERVAL=30;COUNT=5000000","start":"20000101T000000","length":"10m"}`, // it is searched for too long
+		`{"rule":"FREQ=MONTHLY","length":"10m","deadline":"800h"}`,                                    // what only the log refuses
+	} {
+		for _, dryRun := range []string{"", "?dryRun=true"} {
+			x.want(422, "POST", "/v1/periodic/nightly/accept"+dryRun, bad, "acme owner")
+		}
+	}
 	x.want(200, "POST", "/v1/periodic/nightly/accept?dryRun=true", contract, "acme owner")
 	if j := job("acme viewer", ""); j.State != "found" || len(j.Occurrences) != 0 {
 		t.Errorf("after a dry run: %+v", j)
@@ -67,6 +79,8 @@ func TestPeriodicWorkOfTenants(t *testing.T) {
 	if j.State != "accepted" || j.By != "acme-owner" || j.Contract == nil || j.Contract.Zone != "Europe/Berlin" || j.Contract.Deadline != "30m" || j.Contract.VMs != 1 {
 		t.Errorf("%+v", j)
 	}
+	x.want(422, "POST", "/v1/periodic/nightly/override", `{"start":"20260101T000000"}`, "acme editor")
+	x.want(422, "POST", "/v1/periodic/nightly/override?dryRun=true", `{"rule":"FREQ=MINUTELY"}`, "acme editor")
 	x.want(200, "POST", "/v1/periodic/nightly/override", `{"skip":["2026-12-24"]}`, "acme editor")
 	x.want(200, "POST", "/v1/periodic/nightly/override?tenant=acme", `{"deadline":"45m"}`, "operator")
 	if j = job("acme owner", ""); !slices.Equal(j.Contract.Skips, []string{"2026-12-24"}) || j.Contract.Deadline != "45m" || j.Contract.Rule != "FREQ=HOURLY" || j.By != "an operator" {

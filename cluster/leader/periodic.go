@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"evenkeel/cluster/scheduler/agenda"
 	"evenkeel/cluster/state"
@@ -67,6 +68,9 @@ func (c *Service) decidePeriodic(ctx context.Context, name string, ask PeriodicA
 	if call.IfMatch != 0 && call.IfMatch != p.ModifyIndex {
 		return p, fmt.Errorf("job %s is at version %d, not %d: %w", name, p.ModifyIndex, call.IfMatch, ErrPrecondition)
 	}
+	if ask.Verb != "reject" && ask.Rule == "" && !ask.Start.IsZero() {
+		return p, &Invalid{Fields: []FieldError{{Field: "start", Text: "it is the start of a rule: give the rule too"}}}
+	}
 	put := state.PeriodicPut{Job: name, Version: p.ModifyIndex, Verb: ask.Verb}
 	switch old := p.SignOff; {
 	case ask.Verb == "reject":
@@ -95,6 +99,9 @@ func (c *Service) decidePeriodic(ctx context.Context, name string, ask PeriodicA
 		put.Remembered = &state.Remembered{Key: call.IdempotencyKey, Fingerprint: print}
 	}
 	if put.SignOff.State == state.SignedOff {
+		if err := c.inForce(name, &put.SignOff); err != nil {
+			return p, err
+		}
 		if err := s.CheckSignOff(name, &put.SignOff); err != nil {
 			return p, err
 		}
@@ -108,6 +115,18 @@ func (c *Service) decidePeriodic(ctx context.Context, name string, ask PeriodicA
 	}
 	c.current.Load().agenda.Soon()
 	return PeriodicOf(c.o.State.Snapshot(), name, ask.Ask)
+}
+
+// inForce says why a contract cannot come into force, whatever else there is; nil if it can.
+func (c *Service) inForce(name string, contract *state.SignOff) error {
+	err := contract.Valid()
+	if err == nil {
+		err = agenda.Fits(contract, c.o.Now())
+	}
+	if err != nil {
+		return &Invalid{Fields: []FieldError{{Field: "job", Text: "job " + name + ": " + strings.TrimSuffix(err.Error(), ": "+state.ErrInvalid.Error())}}}
+	}
+	return nil
 }
 
 func zoneName(ask agenda.Ask) string {

@@ -345,13 +345,14 @@ func (b *PeriodicPut) valid() error {
 	if len(b.SignOff.By) > maxMadeBy || len(b.Text) > maxAgendaText || len(b.Job) > maxJobNameSize {
 		return fmt.Errorf("job %q: a text is too long: %w", b.Job, ErrInvalid)
 	}
-	if err := b.SignOff.valid(); err != nil {
+	if err := b.SignOff.Valid(); err != nil {
 		return fmt.Errorf("job %q: %w", b.Job, err)
 	}
 	return nil
 }
 
-func (x *SignOff) valid() error {
+// Valid says what the log does not take of a contract.
+func (x *SignOff) Valid() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf(format+": %w", append(args, ErrInvalid)...)
 	}

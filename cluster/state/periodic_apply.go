@@ -64,8 +64,12 @@ func kindOf(vc *VC) string {
 	return strings.Join(out, ",")
 }
 
-// claim gives an occurrence to a VC that a plan starts.
-func (w *writer) claim(id string, vc *VC) error {
+// claim gives an occurrence to a VC that a plan starts, if it has a run, which will end the occurrence.
+func (w *writer) claim(p *Plan, vc *VC) error {
+	id := p.Occurrence
+	if _, open := w.read().OpenRun(vc.ID); id == "" || vc.Goal != GoalRun || !open && p.Job == "" {
+		return nil
+	}
 	o, ok := w.read().Occurrence(id)
 	if !ok || o.State.Over() || o.VC != "" && o.VC != vc.ID {
 		return fmt.Errorf("occurrence %s is not free any more: %w", id, ErrConflict)
@@ -105,7 +109,7 @@ func (w *writer) runOf(vm VM) {
 		switch {
 		case other.ConsumesResources() || other.Goal != GoalRun && other.Order.StoppedBy != "":
 			return // it runs, or was stopped alone and may start again
-		case other.Phase == Lost && vc.OnHostLoss == RestartOnLoss || other.PreemptedAt != 0 || other.Order.Restart:
+		case other.Phase == Lost && (vc.OnHostLoss == RestartOnLoss || other.Order.Elsewhere) || other.PreemptedAt != 0 || other.Order.Restart:
 			return // it starts again
 		case other.Phase == Lost:
 			outcome = RunLost
@@ -272,7 +276,7 @@ func (w *writer) periodicPut(b *PeriodicPut) error {
 	verb := map[string]string{"accept": "accepted", "override": "changed", "reject": "rejected"}[b.Verb]
 	w.event("job-"+cmp.Or(verb, "changed"), "job", job.Name, "%s%s", b.Text, askedBy(b.SignOff.By))
 	for _, o := range w.read().Occurrences(job.Name) { // the leader makes those again that are still to come
-		if !o.State.Over() && o.State != RunningNow {
+		if !o.State.Over() && o.State != RunningNow || o.State == LeftOut && o.Start.After(w.at) {
 			w.drop(tOccurrences, &o)
 			w.touchAll(o.Hosts)
 		}
@@ -286,19 +290,26 @@ func (w *writer) touchAll(hosts []string) {
 	}
 }
 
-// agenda takes in what the leader decided about occurrences. Plans that were made on an older state, and use a host whose reservations
-// change, conflict.
+// agenda takes in what the leader decided about occurrences, but for those of which the state has changed since; it conflicts if that is so
+// of all. Plans that were made on an older state, and use a host whose reservations change, conflict.
 func (w *writer) agenda(b *AgendaPut) error {
 	if b.Basis >= w.index {
 		return fmt.Errorf("decided on index %d, which is not before %d: %w", b.Basis, w.index, ErrConflict)
 	}
+	var may []Occurrence
+	var conflict error
 	for i := range b.Occurrences {
 		if err := w.mayBe(&b.Occurrences[i], b.Basis); err != nil {
-			return err
+			conflict = cmp.Or(conflict, err)
+			continue
 		}
+		may = append(may, b.Occurrences[i])
+	}
+	if len(may)+len(b.Drop) == 0 {
+		return conflict
 	}
 	affected := map[string]bool{}
-	for _, next := range b.Occurrences {
+	for _, next := range may {
 		old, had := w.read().Occurrence(next.ID)
 		w.put(tOccurrences, &next)
 		if !had || !slices.Equal(old.Hosts, next.Hosts) || old.Reserves() != next.Reserves() {
@@ -311,14 +322,14 @@ func (w *writer) agenda(b *AgendaPut) error {
 		}
 	}
 	for _, id := range b.Drop {
-		if o, ok := w.read().Occurrence(id); ok {
+		if o, ok := w.read().Occurrence(id); ok && o.State != RunningNow { // its run began meanwhile
 			w.drop(tOccurrences, &o)
 			for _, h := range o.Hosts {
 				affected[h] = true
 			}
 		}
 	}
-	for _, next := range b.Occurrences {
+	for _, next := range may {
 		w.forgetPast(next.Job)
 	}
 	var hosts []string
@@ -346,9 +357,9 @@ func (w *writer) mayBe(next *Occurrence, basis uint64) error {
 	return nil
 }
 
-// forgetPast drops the oldest occurrences of a job that are over.
+// forgetPast drops the oldest occurrences of a job that are over, with their slots: the leader would make one that is still to come again.
 func (w *writer) forgetPast(job string) {
-	over := slices.DeleteFunc(w.read().Occurrences(job), func(o Occurrence) bool { return !o.State.Over() })
+	over := slices.DeleteFunc(w.read().Occurrences(job), func(o Occurrence) bool { return !o.State.Over() || !o.End.Before(w.at) })
 	for _, o := range over[:max(0, len(over)-keepPast)] {
 		w.drop(tOccurrences, &o)
 	}

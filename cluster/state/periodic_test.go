@@ -197,6 +197,13 @@ func TestAgendaCommands(t *testing.T) {
 	if err := k.apply(t, state.KindAgenda, state.AgendaPut{Basis: basis, Occurrences: []state.Occurrence{occurrence("job", period.Add(time.Hour), state.Confirmed, "h1")}}); !errors.Is(err, state.ErrConflict) {
 		t.Errorf("a witness on a host that changed: %v", err)
 	}
+	some := []state.Occurrence{occurrence("job", period.Add(time.Hour), state.Confirmed, "h1"), occurrence("job", period.Add(2*time.Hour), state.Confirmed, "h2")}
+	k.must(t, state.KindAgenda, state.AgendaPut{Basis: basis, Occurrences: some})
+	for i, o := range some {
+		if _, is := k.Snapshot().Occurrence(o.ID); is != (i == 1) {
+			t.Errorf("one of two hosts changed: %s is there: %v", o.ID, is)
+		}
+	}
 	p := runPlan(k.Snapshot(), "slot", "job", "h1")
 	p.Occurrence = state.OccurrenceID("job", period)
 	k.must(t, state.KindPlan, p)

@@ -126,10 +126,8 @@ func (w *writer) putVC(p *Plan) error {
 			}
 		}
 	}
-	if p.Occurrence != "" {
-		if err := w.claim(p.Occurrence, &vc); err != nil {
-			return err
-		}
+	if err := w.claim(p, &vc); err != nil {
+		return err
 	}
 	w.put(tVCs, &vc)
 	if exists {

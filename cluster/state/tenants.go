@@ -265,7 +265,7 @@ func (w *writer) tenantDrop(b *TenantDrop) error {
 
 // tenantsSince brings the tenants of a saved state up to date: what they may use and whether they are suspended holds as it is now,
 // and the saved state may have virtual clusters of tenants that were deleted since. A tenant that was made again under the name of such
-// a one is suspended: it must not get what was the other's.
+// a one is suspended if there is any, or an image, and does not get the other's runs and jobs: it must not get what was the other's.
 func (w *writer) tenantsSince(now *Snapshot) {
 	for _, t := range all[Tenant](now, tTenants, "id") {
 		saved, _ := first[Tenant](w.read(), tTenants, "id", t.Name)
@@ -273,6 +273,8 @@ func (w *writer) tenantsSince(now *Snapshot) {
 		if another := saved.CreateIndex != t.CreateIndex; another && t.Name != DefaultTenant && t.Name != QuotaDefaults {
 			t.Events = 0
 			w.read().EachVCOf(t.Name, func(*VC) bool { t.Suspended = true; return false })
+			w.read().eachImageOf(t.Name, func(*Image) { t.Suspended = true })
+			w.dropPeriodicOf(t.Name)
 		}
 		w.put(tTenants, &t)
 	}

@@ -28,9 +28,6 @@ func (r Recurrence) String() string {
 	return fmt.Sprintf("DTSTART;TZID=%s:%s\nRRULE:%s", r.Zone, r.Start.Format(clock), r.Rule)
 }
 
-// maxOccurrences of a rule that Between returns.
-const maxOccurrences = 100_000
-
 // parts that a rule may have, by FREQ, beside INTERVAL, COUNT and UNTIL. Nothing comes more often than once a minute, and the
 // library would look for the first time of a rule that has none, such as the 30th of each February, for years minute by minute.
 var parts = map[string][]string{
@@ -40,10 +37,10 @@ var parts = map[string][]string{
 	"HOURLY":  {"BYDAY"}, "MINUTELY": {"BYDAY"},
 }
 
-// maxInterval and maxPast: how large INTERVAL may be, and how many times of a rule may lie before those that are asked for.
+// maxInterval and maxSearched: how large INTERVAL may be, and how many times of a rule Between looks at.
 const (
 	maxInterval = 10_000
-	maxPast     = 2_000_000
+	maxSearched = 50_000
 )
 
 // allowed says what a rule has that it may not have.
@@ -117,15 +114,15 @@ func (r Recurrence) Between(from, to time.Time, zone *time.Location) ([]time.Tim
 	if zone.String() != r.Zone {
 		return nil, fmt.Errorf("recurrence: its time zone is %s, not %s", r.Zone, zone)
 	}
-	rule, err := r.rule()
-	if err != nil {
-		return nil, err
-	}
 	wall := func(t time.Time) time.Time {
 		_, offset := t.In(zone).Zone()
 		return t.UTC().Add(time.Duration(offset) * time.Second)
 	}
 	const margin = 25 * time.Hour // more than a clock is ever put forward or back
+	rule, days, count, err := r.search(wall(from).Add(-margin))
+	if err != nil {
+		return nil, err
+	}
 	var out []time.Time
 	next := rule.Iterator()
 	for n := 0; ; n++ {
@@ -133,16 +130,45 @@ func (r Recurrence) Between(from, to time.Time, zone *time.Location) ([]time.Tim
 		if !more || at.After(wall(to).Add(margin)) {
 			return out, nil
 		}
-		if n == maxPast {
-			return nil, fmt.Errorf("recurrence %q comes more than %d times before %s: choose a later DTSTART", r.Rule, maxPast, to)
+		if n == maxSearched {
+			return nil, fmt.Errorf("recurrence %q comes more than %d times before %s: choose a later DTSTART", r.Rule, maxSearched, to)
+		}
+		if len(days) > 0 && !slices.Contains(days, at.Weekday()) {
+			continue
 		}
 		if t := instant(at, zone); !t.Before(from) && t.Before(to) {
-			if len(out) == maxOccurrences {
-				return nil, fmt.Errorf("recurrence %q comes more than %d times from %s to %s", r.Rule, maxOccurrences, from, to)
-			}
 			out = append(out, t)
 		}
+		if count--; count == 0 {
+			return out, nil
+		}
 	}
+}
+
+// search returns the rule as it is searched from a time of the wall clock on. Where it has no COUNT it begins shortly before that time.
+// days are those on which it comes, if not all: the library would look for them for thousands of years. count is how many times it has.
+func (r Recurrence) search(from time.Time) (rule *rrule.RRule, days []time.Weekday, count int, err error) {
+	if rule, err = r.rule(); err != nil {
+		return nil, nil, 0, err
+	}
+	o := rule.OrigOptions
+	unit := map[rrule.Frequency]time.Duration{rrule.MINUTELY: time.Minute, rrule.HOURLY: time.Hour, rrule.DAILY: 24 * time.Hour, rrule.WEEKLY: 7 * 24 * time.Hour}[o.Freq]
+	if unit > 0 && o.Freq != rrule.WEEKLY {
+		for _, day := range o.Byweekday {
+			days = append(days, time.Weekday((day.Day()+1)%7))
+		}
+		o.Byweekday = nil
+		if len(days) > 0 {
+			count, o.Count = o.Count, 0
+		}
+	}
+	if interval := unit * time.Duration(max(1, o.Interval)); unit > 0 && o.Count == 0 && count == 0 {
+		if whole := from.Sub(o.Dtstart)/interval - 1; whole > 0 {
+			o.Dtstart = o.Dtstart.Add(whole * interval)
+		}
+	}
+	rule, err = rrule.NewRRule(o)
+	return rule, days, count, err
 }
 
 // instant returns when a zone's wall clock shows a time.

@@ -13,6 +13,8 @@ const (
 	maxRetries    = 20               // degraded occurrences for which hosts are looked for in one evaluation
 	maxPlaced     = 60               // new occurrences for which hosts are looked for in one evaluation, which others wait for
 	maxPut        = 500              // occurrences in one command
+	maxFits       = 400              // occurrences of a contract that are looked at before it is in force
+	minApart      = 2 * step         // of the slots of a job, from start to start
 	maxUnknown    = 0.2              // share of a run's steps that may be unknown where one learns from it
 	sampleStep    = time.Minute      // of what is recorded of a run
 	maxAge        = 2 * time.Minute  // of a sample that still counts

@@ -2,6 +2,7 @@ package agenda
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -29,12 +30,35 @@ func Plan(s *state.Snapshot, now time.Time, unavailable map[string]string) (stat
 		return x.out, e
 	}
 	x.keep()
-	for _, o := range wanted[:min(maxPlaced, len(wanted))] {
+	for _, o := range inTurn(wanted) {
 		if len(x.out.Occurrences) < maxPut {
 			x.place(o)
 		}
 	}
 	return x.out, err
+}
+
+// inTurn are the new occurrences of one evaluation, by start: maxPlaced of those that need hosts, of each job as many as of the others
+// as far as it has them, and all that are left out.
+func inTurn(wanted []state.Occurrence) []state.Occurrence {
+	var need, out []state.Occurrence
+	nth, turn := map[string]int{}, map[string]int{} // of a job so far; of an occurrence among those of its job
+	for _, o := range wanted {
+		if o.State == state.LeftOut {
+			out = append(out, o)
+			continue
+		}
+		need, turn[o.ID] = append(need, o), nth[o.Job]
+		nth[o.Job]++
+	}
+	slices.SortStableFunc(need, func(a, b state.Occurrence) int { return cmp.Compare(turn[a.ID], turn[b.ID]) })
+	need = need[:min(maxPlaced, len(need))]
+	slices.SortStableFunc(need, byStart)
+	return append(need, out...)
+}
+
+func byStart(a, b state.Occurrence) int {
+	return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(a.ID, b.ID))
 }
 
 type planner struct {
@@ -52,7 +76,7 @@ type planner struct {
 	over   []int64 // [host]: memory that a VM costs beyond its own
 }
 
-// wanted are the occurrences of all jobs that were signed off whose slots begin within the horizon. err is of a job whose recurrence
+// wanted are the occurrences of all jobs that were signed off, but for tenants that are suspended, whose slots begin within the horizon. err is of a job whose recurrence
 // cannot be read; the others are there.
 func (x *planner) wanted() (out []state.Occurrence, err error) {
 	for _, job := range x.s.PeriodicJobs() {
@@ -60,15 +84,73 @@ func (x *planner) wanted() (out []state.Occurrence, err error) {
 			continue
 		}
 		x.jobs[job.Name] = job
+		if x.suspended(job.Name) {
+			continue
+		}
 		all, e := Occurrences(&job, x.now, x.now.Add(horizon))
 		if e != nil {
 			err = fmt.Errorf("job %s: %w", job.Name, e)
 			continue
 		}
-		out = append(out, all...)
+		out = append(out, apart(all, x.s.Occurrences(job.Name))...)
 	}
-	slices.SortStableFunc(out, func(a, b state.Occurrence) int { return cmp.Or(a.Start.Compare(b.Start), cmp.Compare(a.ID, b.ID)) })
+	slices.SortStableFunc(out, byStart)
 	return out, err
+}
+
+// suspended says whether nothing of a job's tenant may start.
+func (x *planner) suspended(job string) bool {
+	tenant, _ := state.SplitName(job)
+	t, ok := x.s.Tenant(tenant)
+	return !ok || t.Suspended
+}
+
+// apart leaves out the occurrences of a job, by time, that begin before the slot of another one ends: of the one before, or of one that is
+// in the agenda. At no time is more reserved for a job than its contract says.
+func apart(all, there []state.Occurrence) (out []state.Occurrence) {
+	there = slices.DeleteFunc(there, func(o state.Occurrence) bool { return o.State.Over() })
+	var end time.Time
+	for _, o := range all {
+		known := slices.ContainsFunc(there, func(p state.Occurrence) bool { return p.ID == o.ID })
+		if o.State != state.LeftOut && !known {
+			if o.Start.Before(end) || slices.ContainsFunc(there, func(p state.Occurrence) bool { return p.Start.Before(o.End) && o.Start.Before(p.End) }) {
+				continue
+			}
+			end = o.End
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// Fits says why the times of a contract cannot be kept to: its rule has none in the year from now on, or its slots would overlap. It looks
+// at the first few hundred.
+func Fits(c *state.SignOff, now time.Time) error {
+	job := state.PeriodicJob{SignOff: *c}
+	var all []state.Occurrence
+	for _, days := range []int{2, 30, 366} { // a rule that comes often is not searched for a year
+		var err error
+		if all, err = Occurrences(&job, now, now.AddDate(0, 0, days)); err != nil {
+			return err
+		}
+		if len(all) >= maxFits {
+			break
+		}
+	}
+	if len(all) == 0 {
+		return errors.New("its rule has no time in the next year: choose another rule or start")
+	}
+	for i := 1; i < min(len(all), maxFits); i++ {
+		before, next := all[i-1], all[i]
+		switch gap := next.Start.Sub(before.Start); {
+		case gap < minApart:
+			return fmt.Errorf("its rule comes %s after %s again, and must not within %s: choose a rule that comes less often", gap, before.Period.Format(time.RFC3339), minApart)
+		case next.Start.Before(before.End):
+			return fmt.Errorf("its rule comes %s after %s again, before a run that arrives up to %s late and takes up to %s has ended: choose a rule that comes less often, or a shorter length",
+				gap, before.Period.Format(time.RFC3339), time.Duration(c.Lateness)*time.Second, c.Length())
+		}
+	}
+	return nil
 }
 
 // Occurrences are those of a job whose slots begin from a time on and before another one, as they are before they have hosts.
@@ -98,11 +180,26 @@ func Occurrences(job *state.PeriodicJob, from, to time.Time) (out []state.Occurr
 	return out, nil
 }
 
-// endPast ends occurrences whose run did not arrive in time.
+// endPast ends occurrences whose run did not arrive in time, and those that run of which there is no run, and drops those of tenants
+// that are suspended; as many as one command takes.
 func (x *planner) endPast() {
 	for _, o := range x.s.Agenda() {
+		if len(x.out.Occurrences)+len(x.out.Drop) >= maxPut {
+			return
+		}
+		if o.State == state.RunningNow {
+			if run, open := x.s.OpenRun(o.VC); !open || run.Occurrence != o.ID {
+				o.State, o.Text = state.Missed, "its virtual cluster has no run of it"
+				x.out.Occurrences = append(x.out.Occurrences, o)
+			}
+			continue
+		}
+		if x.suspended(o.Job) {
+			x.out.Drop = append(x.out.Drop, o.ID)
+			continue
+		}
 		job, ok := x.jobs[o.Job]
-		if o.State == state.RunningNow || !ok {
+		if !ok {
 			continue
 		}
 		latest := o.End.Add(-job.SignOff.Length())
@@ -247,7 +344,7 @@ func (x *planner) slots(o *state.Occurrence) (out []reservation.Slot, ok bool) {
 func (x *planner) keep() {
 	var again []state.Occurrence
 	for _, o := range x.s.Agenda() {
-		if _, signed := x.jobs[o.Job]; !signed || o.State == state.RunningNow || slices.ContainsFunc(x.out.Occurrences, func(p state.Occurrence) bool { return p.ID == o.ID }) {
+		if _, signed := x.jobs[o.Job]; !signed || o.State == state.RunningNow || x.suspended(o.Job) || slices.ContainsFunc(x.out.Occurrences, func(p state.Occurrence) bool { return p.ID == o.ID }) {
 			continue
 		}
 		if !o.Reserves() || !x.restore(&o) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"evenkeel/cluster/state"
@@ -106,11 +107,19 @@ func (r *Runner) round(ctx context.Context) error {
 		r.o.Log.Info("agenda", "occurrences", len(put.Occurrences))
 		err = errors.Join(err, r.o.Propose(ctx, state.KindAgenda, put))
 	}
-	if len(put.Occurrences) >= maxPlaced && err == nil {
-		r.Soon() // there may be more
+	if len(put.Occurrences)+len(put.Drop) >= maxPlaced && err == nil || errors.Is(err, state.ErrConflict) || err == nil && !taken(r.o.Snapshot(), put) {
+		r.Soon() // there may be more, or the state has changed
 	}
 	if s.HasAgenda() || len(put.Occurrences) > 0 {
 		r.o.Evaluated()
 	}
 	return err
+}
+
+// taken says whether the state has all that was to reserve room.
+func taken(s *state.Snapshot, put state.AgendaPut) bool {
+	return !slices.ContainsFunc(put.Occurrences, func(o state.Occurrence) bool {
+		got, is := s.Occurrence(o.ID)
+		return o.Reserves() && (!is || !slices.Equal(got.Hosts, o.Hosts))
+	})
 }
