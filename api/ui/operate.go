@@ -17,7 +17,7 @@ func (v *visit) MayOperate() bool {
 
 // MayAudit says whether the role may read the audit log.
 func (v *visit) MayAudit() bool {
-	return v.Self.Role == "admin" || v.Self.Role == "auditor" || v.Self.Role == "owner"
+	return v.OfCluster() && (v.Self.Role == "admin" || v.Self.Role == "auditor")
 }
 
 type settingsData struct {
