@@ -60,14 +60,14 @@ func (v *Verifier) CheckLogin(b issuer.BrowserLogin, answer url.Values) (code st
 	return l.Check(b, answer)
 }
 
-// FinishLogin asks the issuer for the token for the API, with the code that a browser at a client address brought. The error is
+// FinishLogin asks the issuer for the token for the API, with the code that a browser at a client address (host:port) brought. The error is
 // issuer.ErrBusy if too many log-ins are under way.
 func (v *Verifier) FinishLogin(ctx context.Context, b issuer.BrowserLogin, code, from string) (string, error) {
 	l, err := v.login()
 	if err != nil {
 		return "", err
 	}
-	end, err := v.exchanges.take(ctx, from)
+	end, err := v.exchanges.take(ctx, sourceOf(from))
 	if err != nil {
 		return "", err
 	}

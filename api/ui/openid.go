@@ -7,14 +7,12 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
 
 	"evenkeel/api/oidc/issuer"
 	"evenkeel/api/v1"
-	"evenkeel/cluster/transport"
 )
 
 // Issuer is the OpenID Connect provider of the API, as browsers log in there. *oidc.Verifier is one.
@@ -25,7 +23,7 @@ type Issuer interface {
 	BeginLogin(b issuer.BrowserLogin) (string, error)
 	// CheckLogin returns the code in what the issuer sent back with the browser of a log-in.
 	CheckLogin(b issuer.BrowserLogin, answer url.Values) (code string, err error)
-	// FinishLogin asks the issuer for the token for the API, with the code that a browser at a client address brought. The error is
+	// FinishLogin asks the issuer for the token for the API, with the code that a browser at a client address (host:port) brought. The error is
 	// issuer.ErrBusy if too many log-ins are under way.
 	FinishLogin(ctx context.Context, b issuer.BrowserLogin, code, from string) (string, error)
 }
@@ -110,10 +108,9 @@ func (u *UI) fromIssuer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(finishWrite)) // a writer without deadlines is a test's
-	from, _ := netip.ParseAddrPort(r.RemoteAddr)                                    // else the zero address: all of those count as one
 	ctx, cancel := context.WithTimeout(r.Context(), finishTime)
 	defer cancel()
-	token, err := u.issuer.FinishLogin(ctx, b, code, transport.SourceOf(from.Addr()).String())
+	token, err := u.issuer.FinishLogin(ctx, b, code, r.RemoteAddr)
 	if errors.Is(err, issuer.ErrBusy) {
 		u.loginFailed(w, r, http.StatusServiceUnavailable, err)
 		return

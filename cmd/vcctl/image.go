@@ -39,7 +39,7 @@ func (t *tool) imageCommand() *cli.Command {
 	}
 }
 
-// imageTable of the images that were asked for in a tenant. Those of others have their full names. To a role of a tenant, which is told
+// imageTable of the images that were asked for in a tenant. Those of others have their full names. To a role of a tenant, which gets
 // no paths, all are its own or open to all.
 func imageTable(tenant string) listView[v1.Image] {
 	return tableOf("NAME,KIND,SIZE,FILE", "TENANT,INITRD,CMDLINE,ADDED", func(i v1.Image) []string {

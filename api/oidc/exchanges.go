@@ -3,6 +3,7 @@ package oidc
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -12,38 +13,38 @@ import (
 const (
 	// maxExchanges is how many log-ins of browsers may ask the issuer for tokens at a time.
 	maxExchanges = 8
-	// maxTurn is how long a log-in waits until it may.
-	maxTurn = 5 * time.Second
+	// maxWait is how long a log-in waits until it may.
+	maxWait = 5 * time.Second
 	// maxWaiting is how many log-ins of one client address may be under way, and maxAddresses of how many addresses.
 	maxWaiting, maxAddresses = 8, 1024
 )
 
-// turns let maxExchanges log-ins ask the issuer at a time, of which one is of a client address: strangers at one address keep nobody
+// exchanges let maxExchanges log-ins ask the issuer at a time, of which one is of a client address: strangers at one address keep no one
 // else out.
-type turns struct {
+type exchanges struct {
 	all chan struct{} // one for each log-in that asks
 
 	mu sync.Mutex
-	of map[string]*turn // by client address; those that have log-ins under way
+	of map[string]*source // by client address; those that have log-ins under way
 }
 
-// turn of a client address.
-type turn struct {
+// source is a client address.
+type source struct {
 	one   chan struct{} // the log-in whose turn it is
 	count int           // log-ins that wait or ask
 }
 
-func newTurns() *turns {
-	return &turns{all: make(chan struct{}, maxExchanges), of: map[string]*turn{}}
+func newExchanges() *exchanges {
+	return &exchanges{all: make(chan struct{}, maxExchanges), of: map[string]*source{}}
 }
 
 // take waits for the turn of a log-in from a client address, and returns what ends it. The error is issuer.ErrBusy.
-func (t *turns) take(ctx context.Context, from string) (end func(), err error) {
+func (t *exchanges) take(ctx context.Context, from string) (end func(), err error) {
 	own := t.enter(from)
 	if own == nil {
 		return nil, fmt.Errorf("%w; try again", issuer.ErrBusy)
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxTurn)
+	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	select {
 	case own.one <- struct{}{}:
@@ -66,7 +67,7 @@ func (t *turns) take(ctx context.Context, from string) (end func(), err error) {
 }
 
 // enter counts a log-in; nil: there are too many.
-func (t *turns) enter(from string) *turn {
+func (t *exchanges) enter(from string) *source {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	own := t.of[from]
@@ -74,7 +75,7 @@ func (t *turns) enter(from string) *turn {
 		if len(t.of) >= maxAddresses {
 			return nil
 		}
-		own = &turn{one: make(chan struct{}, 1)}
+		own = &source{one: make(chan struct{}, 1)}
 		t.of[from] = own
 	}
 	if own.count >= maxWaiting {
@@ -84,7 +85,7 @@ func (t *turns) enter(from string) *turn {
 	return own
 }
 
-func (t *turns) leave(from string) {
+func (t *exchanges) leave(from string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if own := t.of[from]; own.count > 1 {
@@ -92,4 +93,17 @@ func (t *turns) leave(from string) {
 	} else {
 		delete(t.of, from)
 	}
+}
+
+// sourceOf a client at host:port: its address, or the /64 of it for IPv6, of which a client has as many as it likes. Addresses that
+// cannot be read count as one.
+func sourceOf(from string) string {
+	at, _ := netip.ParseAddrPort(from)
+	a := at.Addr().Unmap().WithZone("")
+	bits := a.BitLen()
+	if a.Is6() {
+		bits = 64
+	}
+	p, _ := a.Prefix(bits) // no error: bits fit
+	return p.String()
 }
