@@ -13,9 +13,6 @@ import (
 	"evenkeel/api/oidc/issuer"
 )
 
-// maxExchanges is how many log-ins of browsers may ask the issuer for tokens at a time.
-const maxExchanges = 8
-
 // RedirectAt is the redirect URI of the dashboard for browsers that name a server so (host, or host:port); "": none is configured, and
 // they cannot log in by the issuer.
 func (v *Verifier) RedirectAt(host string) string {
@@ -54,22 +51,27 @@ func (v *Verifier) BeginLogin(b issuer.BrowserLogin) (string, error) {
 	return l.Authorize(b)
 }
 
-// FinishLogin takes what the issuer sent back with a browser, and returns the token for the API.
-func (v *Verifier) FinishLogin(ctx context.Context, b issuer.BrowserLogin, answer url.Values) (string, error) {
+// CheckLogin returns the code in what the issuer sent back with the browser of a log-in.
+func (v *Verifier) CheckLogin(b issuer.BrowserLogin, answer url.Values) (code string, err error) {
 	l, err := v.login()
 	if err != nil {
 		return "", err
 	}
-	code, err := l.Check(b, answer)
+	return l.Check(b, answer)
+}
+
+// FinishLogin asks the issuer for the token for the API, with the code that a browser at a client address (host:port) brought. The error is
+// issuer.ErrBusy if too many log-ins are under way.
+func (v *Verifier) FinishLogin(ctx context.Context, b issuer.BrowserLogin, code, from string) (string, error) {
+	l, err := v.login()
 	if err != nil {
 		return "", err
 	}
-	select {
-	case v.exchanges <- struct{}{}:
-		defer func() { <-v.exchanges }()
-	default:
-		return "", fmt.Errorf("%w: too many log-ins are under way; try again", ErrUnavailable)
+	end, err := v.exchanges.take(ctx, sourceOf(from))
+	if err != nil {
+		return "", err
 	}
+	defer end()
 	t, err := l.Exchange(ctx, b, code)
 	if err != nil {
 		return "", err

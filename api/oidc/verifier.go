@@ -55,7 +55,7 @@ type Verifier struct {
 
 	current   standings
 	endpoints atomic.Pointer[issuer.Endpoints] // of the last discovery; nil: none yet
-	exchanges chan struct{}                    // one for each log-in of a browser that asks for tokens
+	exchanges *exchanges                       // of log-ins of browsers that ask for tokens
 
 	mu      sync.Mutex
 	keys    keySet
@@ -90,7 +90,7 @@ func Start(c Config, o Options) (*Verifier, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	v := &Verifier{config: c, log: o.Log, client: o.Client, stop: stop, wake: make(chan struct{}, 1), waits: make(chan struct{}, maxKeyWaits), next: make(chan struct{}),
-		exchanges: make(chan struct{}, maxExchanges)}
+		exchanges: newExchanges()}
 	v.current.ctx = ctx
 	v.done.Go(func() { v.loop(ctx) })
 	return v, nil

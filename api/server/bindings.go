@@ -94,9 +94,15 @@ func (s *Server) grantRole(ctx context.Context, in *struct {
 	}
 	b := state.RoleBinding{Subject: state.Subject{Kind: state.SubjectKind(q.Subject.Kind), Name: q.Subject.Name}, Role: role, Tenant: q.Tenant, MadeBy: madeBy(ctx)}
 	if b.Subject.Kind == state.SubjectToken {
-		if row, there := s.cluster.Token(b.Subject.Name); !there || principal.of() != "" && row.Tenant != principal.of() {
+		row, there := s.cluster.Token(b.Subject.Name)
+		if !there || principal.of() != "" && row.Tenant != principal.of() {
 			return nil, notFound("token %s: not found", b.Subject.Name)
 		}
+		if err := mayReach(principal, row.From); err != nil {
+			return nil, err
+		}
+	} else if err := mayReach(principal, nil); err != nil { // people come from everywhere
+		return nil, err
 	} else if b.Subject.Issuer, err = s.issuer(); err != nil {
 		return nil, err
 	}
@@ -129,6 +135,16 @@ func mayBind(p *principal, to v1.Subject) error {
 			fmt.Sprintf("the role would outlive the token that asks for it, which ends at %s: ask with one that does not expire, or make a token with that role, which ends with this one", p.Until.UTC().Format(time.RFC3339)))
 	}
 	return nil
+}
+
+// mayReach refuses a grant to a subject that is good from addresses where the principal is not; no ranges are all addresses.
+// As with new tokens, see rangesOf: the holder of a token with ranges must not have its power elsewhere.
+func mayReach(p *principal, ranges []string) error {
+	if state.RangesWithin(ranges, p.From) {
+		return nil
+	}
+	return newProblem(http.StatusForbidden, v1.ProblemForbidden, "the role would be good where the token that asks is not, which is good from "+
+		strings.Join(p.From, ", ")+": bind a token whose ranges are within these, or ask with a token without ranges")
 }
 
 // issuer whose users and groups are meant: that of this server's configuration.

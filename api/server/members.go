@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -91,6 +92,10 @@ func (s *Server) makeJoinToken(ctx context.Context, in *struct{ JSONBody }) (*an
 	q, err := body[v1.JoinTokenRequest](in.JSONBody)
 	if err != nil {
 		return nil, err
+	}
+	if p := principalOf(ctx); p != nil && len(p.From) > 0 { // a member has an admin's power, wherever it is
+		return nil, newProblem(http.StatusForbidden, v1.ProblemForbidden, "the member would be let in where the token that asks is not good, which is good from "+
+			strings.Join(p.From, ", ")+": ask with a token without ranges")
 	}
 	seconds := 3600.0
 	if q.Seconds != nil {

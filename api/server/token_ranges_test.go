@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -147,6 +148,53 @@ func TestTokenRangesOfNewTokens(t *testing.T) {
 			must(t, resp.Body.Close())
 			if resp.StatusCode != c.status || !strings.Contains(string(b[:n]), c.want) {
 				t.Errorf("%s: %d %s", c.from, resp.StatusCode, b[:n])
+			}
+		}
+	})
+}
+
+// A token with ranges gives no power to what is good elsewhere: neither to other tokens, nor to people, nor to new members.
+func TestTokenRangesOfBindingsAndMembers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := startSeveral(t, 1, 1, site.Options{})
+		token := func(name, role string, from ...string) v1.Token {
+			t.Helper()
+			k, err := s.client("h1").MakeToken(t.Context(), v1.TokenRequest{Name: name, Role: role, From: from})
+			must(t, err)
+			return k
+		}
+		admin := token("admin", "admin", "198.51.100.0/24")
+		inside := s.from("198.51.100.7")
+		grant := func(kind, name string) string {
+			return `{"subject":{"kind":"` + kind + `","name":"` + name + `"},"role":"operator"}`
+		}
+		for _, c := range []struct {
+			name, path, body string
+			status           int
+			want             string
+		}{
+			{"everywhere", "/v1/role-bindings", grant("token", token("everywhere", "auditor").ID), 403, "good where the token that asks is not"},
+			{"elsewhere", "/v1/role-bindings", grant("token", token("elsewhere", "auditor", "203.0.113.0/24").ID), 403, "good where the token that asks is not"},
+			{"wider", "/v1/role-bindings", grant("token", token("wider", "auditor", "198.51.0.0/16").ID), 403, "good where the token that asks is not"},
+			{"partly", "/v1/role-bindings", grant("token", token("partly", "auditor", "198.51.100.9", "203.0.113.5").ID), 403, "good where the token that asks is not"},
+			{"everywhere, dry run", "/v1/role-bindings?dryRun=true", grant("token", token("dry", "auditor").ID), 403, "good where the token that asks is not"},
+			{"a person", "/v1/role-bindings", grant("user", "anna"), 403, "good where the token that asks is not"},
+			{"a group", "/v1/role-bindings", grant("group", "crew"), 403, "good where the token that asks is not"},
+			{"equal", "/v1/role-bindings", grant("token", token("equal", "auditor", "198.51.100.0/24").ID), 201, ""},
+			{"narrower", "/v1/role-bindings", grant("token", token("narrower", "auditor", "198.51.100.128/25").ID), 201, ""},
+			{"a member", "/v1/cluster/join-tokens", `{"agent":true}`, 403, "let in where the token that asks is not good"},
+		} {
+			q, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+s.Address("h1")+c.path, strings.NewReader(c.body))
+			must(t, err)
+			q.Header.Set("Authorization", "Bearer "+admin.Token)
+			q.Header.Set("Content-Type", "application/json")
+			resp, err := inside.Do(q)
+			must(t, err)
+			b, err := io.ReadAll(resp.Body)
+			must(t, err)
+			must(t, resp.Body.Close())
+			if resp.StatusCode != c.status || !strings.Contains(string(b), c.want) {
+				t.Errorf("%s: %d %s", c.name, resp.StatusCode, b)
 			}
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -20,8 +21,11 @@ type Issuer interface {
 	RedirectAt(host string) string
 	// BeginLogin is the address at the issuer to which the browser goes.
 	BeginLogin(b issuer.BrowserLogin) (string, error)
-	// FinishLogin takes what the issuer sent back with the browser, and returns the token for the API.
-	FinishLogin(ctx context.Context, b issuer.BrowserLogin, answer url.Values) (string, error)
+	// CheckLogin returns the code in what the issuer sent back with the browser of a log-in.
+	CheckLogin(b issuer.BrowserLogin, answer url.Values) (code string, err error)
+	// FinishLogin asks the issuer for the token for the API, with the code that a browser at a client address (host:port) brought. The error is
+	// issuer.ErrBusy if too many log-ins are under way.
+	FinishLogin(ctx context.Context, b issuer.BrowserLogin, code, from string) (string, error)
 }
 
 // pending is the cookie of a log-in that is under way. It is for this browser, serves once, and must come along when the issuer sends
@@ -30,6 +34,12 @@ const pending = "__Host-evenkeel-login"
 
 // pendingFor is how long a person may take at the issuer.
 const pendingFor = 10 * time.Minute
+
+// The issuer is asked while the browser waits: for its turn, and for the answer of the issuer. Strangers have less time to take an answer.
+const (
+	finishTime  = 14 * time.Second
+	finishWrite = finishTime + time.Second
+)
 
 // maxNext is the longest address to which a log-in returns, bytes.
 const maxNext = 2 << 10
@@ -91,7 +101,20 @@ func (u *UI) fromIssuer(w http.ResponseWriter, r *http.Request) {
 	if len(secret) < len(rand.Text()) { // another server of this host name has set it
 		secret = ""
 	}
-	token, err := u.issuer.FinishLogin(r.Context(), issuer.BrowserLogin{Secret: secret, Redirect: u.issuer.RedirectAt(r.Host)}, r.URL.Query())
+	b := issuer.BrowserLogin{Secret: secret, Redirect: u.issuer.RedirectAt(r.Host)}
+	code, err := u.issuer.CheckLogin(b, r.URL.Query())
+	if err != nil {
+		u.loginFailed(w, r, http.StatusForbidden, err)
+		return
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(finishWrite)) // a writer without deadlines is a test's
+	ctx, cancel := context.WithTimeout(r.Context(), finishTime)
+	defer cancel()
+	token, err := u.issuer.FinishLogin(ctx, b, code, r.RemoteAddr)
+	if errors.Is(err, issuer.ErrBusy) {
+		u.loginFailed(w, r, http.StatusServiceUnavailable, err)
+		return
+	}
 	if err != nil {
 		u.loginFailed(w, r, http.StatusForbidden, err)
 		return
@@ -108,7 +131,11 @@ func (u *UI) leave(w http.ResponseWriter, r *http.Request, title string, to leav
 }
 
 func (u *UI) loginFailed(w http.ResponseWriter, r *http.Request, status int, err error) {
-	u.log.Info("a log-in of a browser at the issuer failed", "remote", r.RemoteAddr, "error", err)
+	level := slog.LevelInfo
+	if errors.Is(err, issuer.ErrBusy) || errors.Is(err, issuer.ErrNotAsked) { // strangers bring these about at will
+		level = slog.LevelDebug
+	}
+	u.log.Log(r.Context(), level, "a log-in of a browser at the issuer failed", "remote", r.RemoteAddr, "error", err)
 	problem := &v1.Problem{Status: status, Title: "The log-in failed", Detail: err.Error()}
 	u.render(&visit{w: w, r: r, Title: "Log in", Problem: problem, Data: loginData{ByIssuer: u.byIssuer(r)}}, status, "login")
 }

@@ -1,13 +1,19 @@
 package ui_test
 
 import (
+	"bytes"
 	"cmp"
+	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"html"
+	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +21,7 @@ import (
 	"evenkeel/api/oidc"
 	"evenkeel/api/oidc/issuer"
 	"evenkeel/api/server"
+	"evenkeel/api/ui"
 	"evenkeel/test/openid"
 	"evenkeel/test/patience"
 	"evenkeel/test/scratch"
@@ -263,5 +270,66 @@ func TestLongTokens(t *testing.T) {
 	}
 	if v.post("/ui/logout", nil); v.loggedIn() {
 		t.Error("logged in after the log-out")
+	}
+}
+
+// busyIssuer is an issuer at which too many log in.
+type busyIssuer struct{ from []string }
+
+func (*busyIssuer) RedirectAt(host string) string                  { return "https://" + host + issuer.CallbackPath }
+func (*busyIssuer) BeginLogin(issuer.BrowserLogin) (string, error) { return "", nil }
+func (*busyIssuer) CheckLogin(_ issuer.BrowserLogin, answer url.Values) (string, error) {
+	if answer.Get("state") != "good" {
+		return "", issuer.ErrNotAsked
+	}
+	return "code", nil
+}
+
+func (i *busyIssuer) FinishLogin(ctx context.Context, _ issuer.BrowserLogin, _, from string) (string, error) {
+	if _, bounded := ctx.Deadline(); !bounded {
+		return "", errors.New("it may take for ever")
+	}
+	i.from = append(i.from, from)
+	return "", issuer.ErrBusy
+}
+
+// deadlines is a writer that notes the last deadline.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	last time.Time
+}
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error {
+	d.last = t
+	return nil
+}
+
+// TestBusyIssuer: a log-in whose state is good has time to wait for its turn, which goes by client address; others fill no log.
+func TestBusyIssuer(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	at := &busyIssuer{}
+	pages := ui.New(http.NotFoundHandler(), at, slog.New(slog.NewTextHandler(&logged, nil)))
+	for _, c := range []struct {
+		state, remote string
+		status        int
+		time          bool
+		from          []string
+	}{
+		{"bad", "192.0.2.1:400", http.StatusForbidden, false, nil},
+		{"good", "192.0.2.1:400", http.StatusServiceUnavailable, true, []string{"192.0.2.1:400"}},
+	} {
+		at.from = nil
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, issuer.CallbackPath+"?state="+c.state, nil)
+		r.RemoteAddr = c.remote
+		r.AddCookie(&http.Cookie{Name: "__Host-evenkeel-login", Value: strings.Repeat("x", 26) + "."})
+		pages.ServeHTTP(w, r)
+		if w.Code != c.status || (time.Until(w.last) > 10*time.Second) != c.time || !slices.Equal(at.from, c.from) {
+			t.Errorf("%s from %s: %d, deadline %v, turns of %q: %s", c.state, c.remote, w.Code, w.last, at.from, w.Body)
+		}
+	}
+	if logged.Len() > 0 {
+		t.Errorf("strangers fill the log: %s", logged.String())
 	}
 }

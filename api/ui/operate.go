@@ -17,7 +17,7 @@ func (v *visit) MayOperate() bool {
 
 // MayAudit says whether the role may read the audit log.
 func (v *visit) MayAudit() bool {
-	return v.Self.Role == "admin" || v.Self.Role == "auditor" || v.Self.Role == "owner"
+	return v.OfCluster() && (v.Self.Role == "admin" || v.Self.Role == "auditor")
 }
 
 type settingsData struct {
@@ -69,7 +69,7 @@ func changeSetting(v *visit) error {
 func readImages(v *visit) (rows[v1.Image], error) {
 	all, err := v.api.Images(v.r.Context())
 	v.Title = "Images"
-	return rowsOf(v, all, func(i v1.Image) string { return i.Name + " " + i.Kind + " " + i.File }), err
+	return rowsOf(v, all, func(i v1.Image) string { return fullName(i.Tenant, i.Name) + " " + i.Kind + " " + i.File }), err
 }
 
 func images(v *visit) error {
@@ -89,7 +89,7 @@ func changeImages(v *visit) error {
 		spec := v1.ImageSpec{Name: strings.TrimSpace(form.Get("name")), Kind: form.Get("kind"), File: strings.TrimSpace(form.Get("file"))}
 		_, err = v.api.AddImage(v.r.Context(), spec)
 	case "delete":
-		err = v.api.DeleteImage(v.r.Context(), form.Get("name"))
+		err = v.api.DeleteImage(v.r.Context(), form.Get("name"), client.OfTenant(form.Get("tenant")))
 	default:
 		return refuse(http.StatusBadRequest, "The form asks for nothing that is known", do)
 	}

@@ -14,7 +14,7 @@ func (t *tool) imageCommand() *cli.Command {
 		Description: "VC files name images of the catalogue; they never have paths.",
 		Subcommands: []*cli.Command{
 			{
-				Name: "list", Usage: "list the image catalogue", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, sortFlag}, Action: t.ask("listing images", func(c *call) (any, view, error) { return imageTable.answer(c.api.Images(c.ctx)) }),
+				Name: "list", Usage: "list the image catalogue", ArgsUsage: " ", Flags: []cli.Flag{watchFlag, sortFlag}, Action: t.ask("listing images", func(c *call) (any, view, error) { return imageTable(c.tenant).answer(c.api.Images(c.ctx)) }),
 				Description: "Example: vcctl image list",
 			},
 			{
@@ -39,9 +39,17 @@ func (t *tool) imageCommand() *cli.Command {
 	}
 }
 
-var imageTable = tableOf("NAME,KIND,SIZE,FILE", "TENANT,INITRD,CMDLINE,ADDED", func(i v1.Image) []string {
-	return []string{i.Name, i.Kind, i.Size.Short(), i.File, i.Tenant, i.Initrd, i.Cmdline, stamp(i.AddedAt)}
-})
+// imageTable of the images that were asked for in a tenant. Those of others have their full names. To a role of a tenant, which gets
+// no paths, all are its own or open to all.
+func imageTable(tenant string) listView[v1.Image] {
+	return tableOf("NAME,KIND,SIZE,FILE", "TENANT,INITRD,CMDLINE,ADDED", func(i v1.Image) []string {
+		name := i.Name
+		if i.Tenant != tenant && i.File != "" {
+			name = fullName(i.Tenant, name)
+		}
+		return []string{name, i.Kind, i.Size.Short(), i.File, i.Tenant, i.Initrd, i.Cmdline, stamp(i.AddedAt)}
+	})
+}
 
 func imageAdd(c *call) (any, view, error) {
 	if c.String("file") == "" {
@@ -58,5 +66,5 @@ func imageAdd(c *call) (any, view, error) {
 
 func imageDelete(c *call) (any, view, error) {
 	err := c.api.DeleteImage(c.ctx, c.name, c.opts...)
-	return map[string]any{"name": c.name, "dryRun": c.dry()}, c.changed("", "Image "+c.name+" is out of the catalogue; its file stays."), err
+	return map[string]any{"name": c.name, "dryRun": c.dry()}, c.changed("", "Image "+fullName(c.tenant, c.name)+" is out of the catalogue; its file stays."), err
 }

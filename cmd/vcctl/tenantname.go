@@ -51,11 +51,11 @@ func chosenTenant(c *cli.Context) (tenant string, chosen bool, err error) {
 	return client.AllTenants, true, nil
 }
 
-// enterTenant decides the tenant of a command about a virtual cluster or a VM: that of the name that it is given, if it is a full
+// enterTenant decides the tenant of a command about a virtual cluster, a VM or an image: that of the name that it is given, if it is a full
 // one. What names one thing, or makes one, is in one tenant.
 func (c *call) enterTenant(a *access) error {
 	noun, verb, _ := strings.Cut(commandOf(c.Context), " ")
-	if noun != "vc" && noun != "vm" {
+	if noun != "vc" && noun != "vm" && (noun != "image" || verb == "list") {
 		return nil
 	}
 	written := c.name

@@ -66,6 +66,9 @@ func (l Login) Authorize(b BrowserLogin) (string, error) {
 // ErrNotAsked: an answer that is of no log-in of this browser.
 var ErrNotAsked = errors.New("this is the answer to no log-in that this browser began, or to an earlier one")
 
+// ErrBusy: others log in.
+var ErrBusy = errors.New("too many log-ins are under way")
+
 // Check what came back with the browser, and return the code in it. Nothing of an answer to another log-in, or by another issuer
 // (RFC 9207), is looked at.
 func (l Login) Check(b BrowserLogin, answer url.Values) (code string, err error) {
