@@ -87,18 +87,13 @@ func (c *Service) decidePeriodic(ctx context.Context, name string, ask PeriodicA
 		put.SignOff = p.Proposal.SignOff
 		put.SignOff.Skips = old.Skips
 	}
+	put.SignOff.By = userOf(ctx)
 	if put.SignOff.State == state.SignedOff {
 		skips := slices.Concat(put.SignOff.Skips, ask.Skip)
 		slices.Sort(skips)
 		skips = slices.DeleteFunc(slices.Compact(skips), func(day string) bool { return slices.Contains(ask.Keep, day) })
 		put.SignOff.Skips = skips
 		put.Text = fmt.Sprintf("%d VMs for %s in each period", put.SignOff.VMs(), put.SignOff.Length())
-	}
-	put.SignOff.By = userOf(ctx)
-	if call.IdempotencyKey != "" {
-		put.Remembered = &state.Remembered{Key: call.IdempotencyKey, Fingerprint: print}
-	}
-	if put.SignOff.State == state.SignedOff {
 		if err := c.inForce(name, &put.SignOff); err != nil {
 			return p, err
 		}
@@ -109,6 +104,9 @@ func (c *Service) decidePeriodic(ctx context.Context, name string, ask PeriodicA
 	if call.DryRun {
 		p.SignOff = put.SignOff
 		return p, nil
+	}
+	if call.IdempotencyKey != "" {
+		put.Remembered = &state.Remembered{Key: call.IdempotencyKey, Fingerprint: print}
 	}
 	if err := c.propose(ctx, state.KindPeriodic, put); err != nil {
 		return p, fmt.Errorf("%s job %s: %w", ask.Verb, name, err)
