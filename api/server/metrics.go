@@ -125,7 +125,7 @@ func (c clusterCollector) Collect(ch chan<- prometheus.Metric) {
 	g.set(descIndex, float64(v.Index()))
 	g.set(descMin, v.MinYield())
 	g.virtualClusters(v)
-	n := state.CountPhases(v.VMs())
+	n := v.CountVMs()
 	for phase, n := range map[state.Phase]int{state.Starting: n.Starting, state.Running: n.Running, state.Stopping: n.Stopping, state.Stopped: n.Stopped, state.Failed: n.Failed} {
 		g.set(descVMs, float64(n), string(phase))
 	}
