@@ -143,6 +143,9 @@ func (x scopedView) changes(in []leader.Change) []v1.Change {
 			if to.Text = changeTexts[c.Verb]; to.VM != "" {
 				to.Text += " " + to.VM
 			}
+			if c.Disk != "" {
+				to.Text += ", " + c.Disk
+			}
 		}
 		out = append(out, to)
 	}
@@ -150,7 +153,7 @@ func (x scopedView) changes(in []leader.Change) []v1.Change {
 }
 
 // changeTexts are the steps of a plan, to those who see nothing of hosts.
-var changeTexts = map[string]string{"place": "start", "delete": "delete, with its disk,", "stop": "stop, its disk is kept,", "restart": "restart", "reset": "reset", "balloon": "change the memory of", "cap": "change the CPU share"}
+var changeTexts = map[string]string{"place": "start", "delete": "delete", "stop": "stop", "restart": "restart", "reset": "reset", "balloon": "change the memory of", "cap": "change the CPU share"}
 
 // explanation as the scope shows it.
 func (x scopedView) explanation(vc state.VC) v1.Explanation {
