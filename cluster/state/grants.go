@@ -135,12 +135,19 @@ func (s *Snapshot) GrantOf(vc string) (g Grant, declared float64) {
 	return *r.Grant, declared
 }
 
-// GrantedYield is the yield of a group below which it has less than its VC's run is granted; 0: nothing is granted. A grant is divided as
-// CPU was declared.
-func (s *Snapshot) GrantedYield(vc string, g Group) float64 {
+// GrantedCores is what a VM of a group is granted; 0: nothing. VMs share a grant as they declared CPU.
+func (s *Snapshot) GrantedCores(vc string, g *Group) float64 {
 	grant, declared := s.GrantOf(vc)
-	if need := g.Need(); grant.Cores > 0 && declared > 0 && need > 0 {
-		return min(1, grant.Cores/declared*g.CPU/need)
+	if declared <= 0 {
+		return 0
+	}
+	return min(g.CPU, grant.Cores/declared*g.CPU)
+}
+
+// GrantedYield is the yield of a group below which it has less than its VC's run is granted; 0: nothing is granted.
+func (s *Snapshot) GrantedYield(vc string, g Group) float64 {
+	if need := g.Need(); need > 0 {
+		return min(1, s.GrantedCores(vc, &g)/need)
 	}
 	return 0
 }
