@@ -40,7 +40,7 @@ func (h *rightsizedHost) delayRun() {
 	h.use["job-2-g-0"] = state.Resources{Memory: 256 << 20}
 	h.pass(12 * time.Minute)
 	h.use["job-2-g-0"] = state.Resources{CPU: 2, Memory: 256 << 20}
-	h.pass(3 * time.Minute)
+	h.pass(2 * time.Minute)
 }
 
 // delayed is what a run is sure of that would miss its deadline.
@@ -81,7 +81,7 @@ func TestGrantsOutliveLeaders(t *testing.T) {
 		h.lead(2)
 		h.report()
 		check("another leader")
-		h.pass(2 * time.Minute)
+		h.pass(70 * time.Second)
 		check("it has evaluated")
 		if _, err := h.Delete(t.Context(), "job-2", leader.Call{}); err != nil {
 			t.Fatal(err)
