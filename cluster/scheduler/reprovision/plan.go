@@ -160,7 +160,8 @@ func extrasOf(run *state.Run, newer map[string]state.Extras) state.Extras {
 	return state.Extras{}
 }
 
-// account adds what the run did since it was last looked at. Of a time in which no leader looked it did what its skyline says.
+// account adds what the run did since it was last looked at. Of a time in which no leader looked it
+// did what it was granted, or what its skyline says.
 func (x *evaluation) account(r *Row) {
 	e, p := &r.Extras, &r.progress
 	last := e.At
@@ -176,6 +177,9 @@ func (x *evaluation) account(r *Row) {
 		if g := r.Run.Grant; g != nil {
 			e.Extra += min(g.Extra, max(0, p.Used-p.reservedAt(p.Since))) * gap.Seconds()
 		}
+	case r.Run.Grant != nil:
+		e.Done += r.Run.Grant.Cores * gap.Seconds()
+		e.Extra += r.Run.Grant.Extra * gap.Seconds()
 	default:
 		e.Done += p.skyline(last.Sub(r.Run.Started), p.Since, 0)
 	}
