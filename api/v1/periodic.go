@@ -72,6 +72,8 @@ type PeriodicRun struct {
 	PeakCores      float64   `json:"peakCores,omitempty" doc:"Most cores that its VMs used together in a minute; left out: not known."`
 	CoreHours      float64   `json:"coreHours,omitempty" doc:"What they used in all; left out: not known."`
 	Throttled      int       `json:"throttled,omitempty" doc:"Steps in which a cap held a VM back."`
+	Step           string    `json:"step,omitempty" doc:"Length of a step of its skyline, as a Go duration; left out: not known."`
+	Cores          []float64 `json:"cores,omitempty" doc:"Its skyline: cores that its VMs used together in each step from its start on, 480 steps at most."`
 }
 
 // PeriodicRequest is what an owner wants otherwise than it was found.
