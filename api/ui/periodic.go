@@ -214,7 +214,7 @@ func periodicRequestOf(do string, form url.Values) (q v1.PeriodicRequest, err er
 	}
 	text := func(name string) string { return strings.TrimSpace(form.Get(name)) }
 	var faults []v1.FieldError
-	number := func(name, what string, to *float64, most float64) {
+	number := func(name, what string, to *float64, upTo float64) {
 		written, percent := strings.CutSuffix(text(name), "%")
 		if written == "" {
 			return
@@ -225,7 +225,7 @@ func periodicRequestOf(do string, form url.Values) (q v1.PeriodicRequest, err er
 		} else if percent {
 			n = -1
 		}
-		if err != nil || !(n > 0 && n <= most) {
+		if err != nil || !(n > 0 && n <= upTo) {
 			faults = append(faults, v1.FieldError{Field: name, Message: what, Value: text(name)})
 			return
 		}
@@ -249,10 +249,10 @@ func periodicRequestOf(do string, form url.Values) (q v1.PeriodicRequest, err er
 
 // periodicCommandOf is the command of vcctl that decides the same.
 func periodicCommandOf(do, full string, q v1.PeriodicRequest) string {
-	words := []string{"vcctl", "periodic", do, full}
+	parts := []string{"vcctl", "periodic", do, full}
 	flag := func(name, value string) {
 		if value != "" && value != "0" {
-			words = append(words, "--"+name, value)
+			parts = append(parts, "--"+name, value)
 		}
 	}
 	flag("zone", q.Zone)
@@ -268,7 +268,7 @@ func periodicCommandOf(do, full string, q v1.PeriodicRequest) string {
 	for _, date := range q.Keep {
 		flag("keep", date)
 	}
-	return shellCommand(words...)
+	return shellCommand(parts...)
 }
 
 // shellCommand is a command line for a shell: what a shell would read otherwise is quoted.

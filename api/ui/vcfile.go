@@ -76,11 +76,11 @@ func changeVCFile(v *visit) error {
 		if q, err = rollbackOf(form); err == nil {
 			result, err = v.api.Rollback(v.r.Context(), name, q, options(of, dry)...)
 		}
-		words := []string{"vcctl", "vc", "rollback", v.r.PathValue("name"), "--to", strconv.Itoa(q.Version)}
+		parts := []string{"vcctl", "vc", "rollback", v.r.PathValue("name"), "--to", strconv.Itoa(q.Version)}
 		if q.Restart {
-			words = append(words, "--restart")
+			parts = append(parts, "--restart")
 		}
-		command = shellCommand(words...)
+		command = shellCommand(parts...)
 	default:
 		return refuse(http.StatusBadRequest, "The form asks for nothing that is known", do)
 	}
@@ -136,16 +136,16 @@ func applyFile(v *visit, do, name string, of []client.Option) (v1.Result, error)
 }
 
 func applyCommand(form url.Values, full string) string {
-	words := []string{"vcctl", "vc", "apply", "-f", "FILE"}
+	parts := []string{"vcctl", "vc", "apply", "-f", "FILE"}
 	if tenant, _, ok := strings.Cut(full, "/"); ok {
-		words = append(words, "--tenant", tenant)
+		parts = append(parts, "--tenant", tenant)
 	}
 	for _, flag := range []string{"restart", "force"} {
 		if form.Get(flag) != "" {
-			words = append(words, "--"+flag)
+			parts = append(parts, "--"+flag)
 		}
 	}
-	return shellCommand(words...)
+	return shellCommand(parts...)
 }
 
 func rollbackOf(form url.Values) (q v1.RollbackRequest, err error) {

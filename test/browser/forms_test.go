@@ -3,6 +3,7 @@ package browser
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -14,7 +15,6 @@ import (
 	"evenkeel/api/ui"
 	"evenkeel/api/v1"
 	"evenkeel/test/site"
-	"log/slog"
 )
 
 // runs creates a virtual cluster, and waits for it.
