@@ -38,8 +38,8 @@ type Problem struct {
 type GroupRef struct {
 	VC    state.VC
 	Group state.Group
-	// VMs are parallel to Groups[i].Hosts; a VM to be placed has Host "". The last of them, from real on, are
-	// VMs that are about to move, once more, at their targets.
+	// VMs are parallel to Groups[i].Hosts; a VM to be placed has Host "". VMs[real:] repeats those that are about
+	// to move, with their targets as hosts.
 	VMs  []state.VM
 	real int
 	// Frozen: the group's share cannot change now.
@@ -198,17 +198,16 @@ func (p *Problem) AddRequested(vc state.VC, g state.Group, vms []state.VM) {
 }
 
 // add appends a group. VMs with a Host stay there, the others are to be placed. VMs that are about to move are counted at their
-// targets as well; twice: so are those that move, and those that move or stop, to start
-// again, keep their shares.
-func (p *Problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64, twice bool) {
+// targets as well. If countMoving is set, so are those that move, and VMs that move, or stop to start again, keep their shares.
+func (p *Problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64, countMoving bool) {
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Task < vms[b].Task })
 	real := len(vms)
 	for _, vm := range vms[:real] {
-		if (vm.MovingTo != "" || vm.Phase == state.Stopping) && twice && vm.ConsumesResources() {
+		if (vm.MovingTo != "" || vm.Phase == state.Stopping) && countMoving && vm.ConsumesResources() {
 			floor = max(floor, p.keepShare(vm, g))
 		}
 		to, coming := p.expected[vm.ID]
-		if vm.MovingTo != "" && twice {
+		if vm.MovingTo != "" && countMoving {
 			to, coming = vm.MovingTo, true
 		}
 		if _, there := p.index[to]; coming && there && vm.Host != "" && vm.Host != to && vm.ConsumesResources() {
