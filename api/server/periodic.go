@@ -248,8 +248,10 @@ func (x scopedView) periodicRun(r state.Run) v1.PeriodicRun {
 		out.VMs += g.Count
 	}
 	if u := r.Usage; u != nil {
+		out.Step = v1.FormatDuration(time.Duration(u.Step) * time.Second)
 		for _, c := range u.Cores {
 			cores := float64(c) / 1000
+			out.Cores = append(out.Cores, cores)
 			out.PeakCores = max(out.PeakCores, cores)
 			out.CoreHours += cores * float64(u.Step) / 3600
 		}

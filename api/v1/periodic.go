@@ -76,6 +76,8 @@ type PeriodicRun struct {
 	ExtraCoreHours float64   `json:"extraCoreHours,omitempty" doc:"What it was given beyond its reservation."`
 	LentCoreHours  float64   `json:"lentCoreHours,omitempty" doc:"What others had of its reservation while it ran."`
 	Throttled      int       `json:"throttled,omitempty" doc:"Steps in which a cap held a VM back."`
+	Step           string    `json:"step,omitempty" doc:"Length of a step of its skyline, as a Go duration; left out: not known."`
+	Cores          []float64 `json:"cores,omitempty" doc:"Its skyline: cores that its VMs used together in each step from its start on, 480 steps at most."`
 }
 
 // PeriodicRequest is what an owner wants otherwise than it was found.
