@@ -93,19 +93,9 @@ func (r *Runner) round(ctx context.Context) error {
 	if r.o.Silent(s) || !s.AnySignedOff() && !s.HasAgenda() { // hosts that report in a moment must not lose their reservations
 		return nil
 	}
-	done, err := r.o.Turn(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if err := r.o.Drained(ctx); err != nil {
-		return err
-	}
-	s = r.o.Snapshot()
 	put, err := Plan(s, now, r.o.Unavailable(s))
 	if len(put.Occurrences)+len(put.Drop) > 0 {
-		r.o.Log.Info("agenda", "occurrences", len(put.Occurrences))
-		err = errors.Join(err, r.o.Propose(ctx, state.KindAgenda, put))
+		err = errors.Join(err, r.propose(ctx, put, now))
 	}
 	if len(put.Occurrences)+len(put.Drop) >= maxPlaced && err == nil || errors.Is(err, state.ErrConflict) || err == nil && !taken(r.o.Snapshot(), put) {
 		r.Soon() // there may be more, or the state has changed
@@ -114,6 +104,30 @@ func (r *Runner) round(ctx context.Context) error {
 		r.o.Evaluated()
 	}
 	return err
+}
+
+// propose puts what was planned into the log, once it is sure that nothing is planned at the same time. Hosts are looked for before, so
+// that requests do not wait for that.
+func (r *Runner) propose(ctx context.Context, put state.AgendaPut, now time.Time) error {
+	done, err := r.o.Turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := r.o.Drained(ctx); err != nil {
+		return err
+	}
+	s := r.o.Snapshot()
+	if put.Changed(s) {
+		if put, err = Recheck(s, put, now, r.o.Unavailable(s)); err != nil {
+			return err
+		}
+	}
+	if len(put.Occurrences)+len(put.Drop) == 0 {
+		return state.ErrConflict
+	}
+	r.o.Log.Info("agenda", "occurrences", len(put.Occurrences))
+	return r.o.Propose(ctx, state.KindAgenda, put)
 }
 
 // taken says whether the state has all that was to reserve room.
