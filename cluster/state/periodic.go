@@ -85,6 +85,8 @@ type Run struct {
 	// Occurrence is the one of the agenda that it is, by its id.
 	Occurrence string    `json:"occurrence,omitempty"`
 	Usage      *RunUsage `json:"usage,omitempty"`
+	Grant      *Grant    `json:"grant,omitempty"` // nil: it has what others have
+	Extras     *Extras   `json:"extras,omitempty"`
 }
 
 // RunOutcome is how a run ended.

@@ -125,7 +125,7 @@ func (w *writer) endRun(r Run, outcome RunOutcome) {
 		w.drop(tRuns, &r)
 		return
 	}
-	r.Ended, r.Outcome = w.at, outcome
+	r.Ended, r.Outcome, r.Grant = w.at, outcome, nil
 	w.put(tRuns, &r)
 	job, _ := w.read().PeriodicJob(r.Job)
 	job.Name, job.Declared = r.Job, job.Declared || r.Declared
@@ -425,6 +425,10 @@ func (w *writer) dropPeriodic() {
 	forgetRows(w, tRuns, every[Run])
 	forgetRows(w, tJobs, every[PeriodicJob])
 	forgetRows(w, tOccurrences, every[Occurrence])
+	if m, ok := w.read().Meta(); ok && m.Settings.Periodic != (PeriodicSettings{}) {
+		m.Settings.Periodic = PeriodicSettings{}
+		w.put(tMeta, &m)
+	}
 }
 
 // dropPeriodicOf drops the runs and jobs of a tenant that is deleted.
