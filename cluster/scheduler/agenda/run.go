@@ -5,8 +5,10 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
+	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/state"
 )
 
@@ -38,6 +40,7 @@ type Runner struct {
 	wake     chan struct{}
 	recorder recorder
 	sampled  time.Time // when the last minute was recorded
+	head     atomic.Pointer[placement.Head]
 }
 
 // NewRunner begins a term.
@@ -90,7 +93,13 @@ func (r *Runner) round(ctx context.Context) error {
 		}
 		s = r.o.Snapshot()
 	}
-	if r.o.Silent(s) || !s.AnySignedOff() && !s.HasAgenda() { // hosts that report in a moment must not lose their reservations
+	if r.o.Silent(s) {
+		return nil
+	}
+	if err := r.keepHead(s, now); err != nil {
+		r.o.Log.Warn("agenda", "error", err)
+	}
+	if !s.AnySignedOff() && !s.HasAgenda() { // hosts that report in a moment must not lose their reservations
 		return nil
 	}
 	put, err := Plan(s, now, r.o.Unavailable(s))
@@ -101,6 +110,23 @@ func (r *Runner) round(ctx context.Context) error {
 		r.Soon() // there may be more, or the state has changed
 	}
 	if s.HasAgenda() || len(put.Occurrences) > 0 {
+		r.o.Evaluated()
+	}
+	return err
+}
+
+// Head is the room that is kept for the first VC of the queue, as of the last round; nil: none is.
+func (r *Runner) Head() *placement.Head {
+	if r == nil {
+		return nil
+	}
+	return r.head.Load()
+}
+
+func (r *Runner) keepHead(s *state.Snapshot, now time.Time) error {
+	head, err := First(s, now, r.o.Unavailable(s))
+	old := r.head.Swap(head)
+	if (old == nil) != (head == nil) || head != nil {
 		r.o.Evaluated()
 	}
 	return err

@@ -56,7 +56,7 @@ func TestHostsAreFoundOutsideOfTheTurn(t *testing.T) {
 		})
 		r.Soon()
 		r.Run(ctx)
-		if planned != 1 || checked != map[bool]int{false: 0, true: 1}[takes] {
+		if planned == 0 || checked != map[bool]int{false: 0, true: 1}[takes] {
 			t.Errorf("another plan: %v: planned %d times outside of the turn, checked %d times in it", takes, planned, checked)
 		}
 		want := map[bool]int{false: 3, true: 2}[takes]
