@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"evenkeel/allocator"
-	"evenkeel/cluster/scheduler/admission"
 	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/state"
 )
@@ -14,8 +13,7 @@ import (
 // First returns the earliest time at which the first VC of the queue that has no hosts now has some, as VCs that say how long they run
 // end, beside the agenda; nil if no VC waits, or none of the ends that are known makes room for it. It asks for the yields of VCs, for
 // memory, and of affinity for spread.
-func First(s *state.Snapshot, now time.Time, unavailable map[string]string) (*placement.Head, error) {
-	queue := admission.Queue(s)
+func First(s *state.Snapshot, queue []state.VC, now time.Time, unavailable map[string]string) (*placement.Head, error) {
 	if len(queue) == 0 {
 		return nil, nil
 	}

@@ -40,6 +40,7 @@ func TestHostsAreFoundOutsideOfTheTurn(t *testing.T) {
 				}
 				return nil
 			},
+			Queue:   func(*state.Snapshot) []state.VC { return nil },
 			Silent:  func(*state.Snapshot) bool { return false },
 			Samples: func(*state.Snapshot) map[string]agenda.Sample { return nil },
 			Propose: func(_ context.Context, kind state.Kind, body any) error {
