@@ -113,7 +113,10 @@ func (c *Service) decidePeriodic(ctx context.Context, name string, ask PeriodicA
 		return p, fmt.Errorf("%s job %s: %w", ask.Verb, name, err)
 	}
 	c.current.Load().agenda.Soon()
-	return PeriodicOf(c.o.State.Snapshot(), name, ask.Ask)
+	s = c.o.State.Snapshot() // the proposal is as it was: its runs have not changed by this
+	p.PeriodicJob, _ = s.PeriodicJob(name)
+	p.Occurrences = s.Occurrences(name)
+	return p, nil
 }
 
 // inForce says why a contract cannot come into force, whatever else there is; nil if it can.
