@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -106,7 +107,7 @@ func (clusterCollector) Describe(ch chan<- *prometheus.Desc) {
 		descMigrations, descMigratedBytes, descDowntime, descMoving, descPlans, descDrain, descDrainMoved, descDrainVMs} {
 		ch <- d
 	}
-	for _, d := range append(rightsizingDescs, tenantDescs...) {
+	for _, d := range slices.Concat(rightsizingDescs, tenantDescs, periodicDescs) {
 		ch <- d
 	}
 }
@@ -143,7 +144,9 @@ func (c clusterCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 		c.rightsizingStats(ch)
 		g.tenants(v)
+		c.reprovisionStats(ch)
 	}
+	g.periodic(v)
 	c.moveStats(ch, v)
 }
 
