@@ -64,6 +64,7 @@ func settingsText(s v1.ClusterSettings) string {
 				text = strings.Join(x, ",")
 			}
 			switch {
+			case v.IsZero() && (v.Kind() == reflect.Struct || name == "placement"): // not shown to a token of a tenant
 			case v.Kind() == reflect.Struct:
 				add(name+".", v)
 			case name != "moves.budget": // maxBytes says it
