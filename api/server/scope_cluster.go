@@ -10,7 +10,8 @@ import (
 func (x scopedView) status(version string, ready bool) v1.ClusterStatus {
 	meta, _ := x.v.Meta()
 	quota := quotaOf(x.v, x.tenant)
-	vms := x.vms()
+	vms := []state.VM{}
+	x.eachVM(func(vm *state.VM) { vms = append(vms, *vm) })
 	out := v1.ClusterStatus{Version: version, Ready: ready, MinYield: 1, VirtualClusters: map[string]int{}, VMs: count(state.CountPhases(vms)),
 		Settings: x.settings(meta.Settings), Quota: &quota, Epoch: meta.Epoch, RecoveryFreeze: meta.RecoveryFreeze.Reason, Conditions: []v1.Condition{}}
 	if !ready {
@@ -41,7 +42,7 @@ func (x scopedView) settings(all state.Settings) v1.ClusterSettings {
 	if !x.restricted {
 		return out
 	}
-	out = v1.ClusterSettings{MinYield: out.MinYield, OnFull: out.OnFull, Pool: out.Pool, MinMemory: out.MinMemory, MaxVMs: out.MaxVMs,
+	out = v1.ClusterSettings{MinYield: out.MinYield, OnFull: out.OnFull, Pool: out.Pool, MinMemory: out.MinMemory, MaxVMs: out.MaxVMs, Periodic: out.Periodic,
 		Networks: append([]string{}, state.OpenTo(all.Networks, x.tenant, state.DefaultNetwork)...), Pools: append([]string{}, state.OpenTo(all.Pools, x.tenant, all.Pool)...), SharedPools: []string{}}
 	if _, ok := x.imageNamed(imageOut(all.Image)); ok && all.Image != "" {
 		out.Image = imageOut(all.Image)

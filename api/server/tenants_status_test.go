@@ -37,7 +37,7 @@ func TestStatusOfTenants(t *testing.T) {
 			shown := x.want(200, "GET", "/v1/cluster/settings", "", caller)
 			want := map[string]string{"film": `"sharedPools":["default"],"networks":["default","public"],"pools":["default"]`,
 				"acme": `"sharedPools":["fast","default"],"networks":["default","lab","public"],"pools":["default","fast"]`}[tenant]
-			if got := keys(shown); got != "image maxVMs minMemory minYield networks onFull pool pools sharedPools" || !strings.Contains(shown, want) || !strings.Contains(shown, `"minYield":0.25`) {
+			if got := keys(shown); got != "image maxVMs minMemory minYield networks onFull periodic pool pools sharedPools" || !strings.Contains(shown, want) || !strings.Contains(shown, `"minYield":0.25`) {
 				t.Errorf("%s: settings %s", caller, shown)
 			}
 			if resp, _ := x.as(caller, "GET", "/v1/cluster/settings", ""); resp.Header.Get("ETag") != "" {

@@ -99,6 +99,7 @@ type leaseView struct {
 }
 
 // VMView is a VM with its live figures, for users.
+// Many fields: it is one row of the list of VMs, with what its host reports beside it.
 type VMView struct {
 	state.VM
 	VCName     string
@@ -301,10 +302,23 @@ func (v *View) synced(host string) uint64 {
 }
 
 // MinYield is the minimum yield of the cluster: the lowest yield of the VCs that run, 1 if none does.
-func (v *View) MinYield() float64 {
+func (v *View) MinYield() float64 { return MinYieldOf(v.VCViews()) }
+
+// VCViews are the views of all VCs, in order of their age.
+func (v *View) VCViews() []VCView {
+	rows := v.VCs()
+	out := make([]VCView, len(rows))
+	for i, vc := range rows {
+		out[i] = v.VCView(vc)
+	}
+	return out
+}
+
+// MinYieldOf is MinYield by the views of all VCs.
+func MinYieldOf(all []VCView) float64 {
 	y := 1.0
-	for _, vc := range v.VCs() {
-		if c := v.VCView(vc); c.Count.Starting+c.Count.Running > 0 {
+	for i := range all {
+		if c := &all[i]; c.Count.Starting+c.Count.Running > 0 {
 			y = min(y, c.Yield)
 		}
 	}

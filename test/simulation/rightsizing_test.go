@@ -114,7 +114,11 @@ func (s *sim) watchRightsize() {
 			s.count("looks at plans that free memory, " + string(p.State))
 		}
 	}
+	before := s.uses.evictions
 	for _, text := range s.uses.watch(snap) {
 		s.violate("%s", text)
+	}
+	for range s.uses.evictions - before {
+		s.count("evictions judged")
 	}
 }
