@@ -99,6 +99,7 @@ type leaseView struct {
 }
 
 // VMView is a VM with its live figures, for users.
+// Many fields: it is one row of the list of VMs, with what its host reports beside it.
 type VMView struct {
 	state.VM
 	VCName     string
