@@ -151,8 +151,8 @@ func GrantLines(s *state.Snapshot, vc string, names bool) (lines []string) {
 			say("virtual clusters on its hosts that have less than they need: %s", strings.Join(g.From, ", "))
 		}
 	}
-	if e := run.Extras; e != nil && e.Extra+e.Lent > 0 {
-		say("so far it was given %.2f core-hours beyond its reservation, and others had %.2f core-hours of that", e.Extra/3600, e.Lent/3600)
+	if e := run.Extras; e != nil && e.Extra+e.Borrowed > 0 {
+		say("so far it was given %.2f core-hours beyond its reservation, and others had %.2f core-hours of that", e.Extra/3600, e.Borrowed/3600)
 	}
 	return lines
 }
