@@ -32,7 +32,8 @@ func parsePages() map[string]*template.Template {
 
 // functions of the templates.
 var functions = template.FuncMap{
-	"bar": bar, "yieldBar": yieldBar, "curve": curve, "tone": tone, "ago": ago, "full": fullName, "vcPath": vcPath, "consolePath": consolePath, "forecastPath": forecastPath, "hostPath": hostPath,
+	"asset": assetAddress,
+	"bar":   bar, "yieldBar": yieldBar, "curve": curve, "tone": tone, "ago": ago, "full": fullName, "vcPath": vcPath, "consolePath": consolePath, "forecastPath": forecastPath, "hostPath": hostPath,
 	"cores": func(n float64) string { return strconv.FormatFloat(n, 'f', 2, 64) },
 	"yield": func(n float64) string { return strconv.FormatFloat(n, 'f', 3, 64) },
 	"time":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },

@@ -95,6 +95,12 @@ func (tab *Tab) Go(address string) {
 	tab.run("go to "+address, chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS("main")))
 }
 
+// Leave the page, for none.
+func (tab *Tab) Leave() {
+	tab.t.Helper()
+	tab.run("leave the page", chromedp.Navigate("about:blank"))
+}
+
 // Fill a field, found by a CSS selector, with a text. The page may replace the field at any time until it has one: found and
 // filled are one step.
 func (tab *Tab) Fill(selector, text string) {
