@@ -194,6 +194,22 @@ func (tab *Tab) Until(what string, done func() bool) {
 	}
 }
 
+// Rests waits until a page asks for nothing more, and its text is drawn. It looks at little, so that it takes little of the main thread.
+func (tab *Tab) Rests() {
+	tab.t.Helper()
+	asked, still := -1, 0
+	err := patience.Until(tab.t.Context(), limit, "the page rests", func() any { return asked }, func() bool {
+		now := Eval[int](tab, `performance.getEntriesByType("resource").length`)
+		if still++; now != asked {
+			asked, still = now, 0
+		}
+		return still > 10
+	})
+	if err != nil {
+		tab.t.Fatal(err)
+	}
+}
+
 // Clean checks that the policy of the page refused nothing since it was loaded, and that no script threw.
 func (tab *Tab) Clean() {
 	tab.t.Helper()

@@ -69,7 +69,7 @@ func (tab *Tab) Forget() {
 func (tab *Tab) Usable() time.Duration {
 	tab.t.Helper()
 	tab.Until("the page is drawn", func() bool {
-		return Eval[bool](tab, `performance.getEntriesByName("first-contentful-paint").length > 0 && performance.getEntriesByType("navigation")[0].domContentLoadedEventEnd > 0`)
+		return Eval[bool](tab, `document.readyState === "complete" && performance.getEntriesByName("first-contentful-paint").length > 0 && performance.getEntriesByType("navigation")[0].domContentLoadedEventEnd > 0`)
 	})
 	ms := Eval[float64](tab, `Math.max(performance.getEntriesByType("navigation")[0].domContentLoadedEventEnd, performance.getEntriesByName("first-contentful-paint")[0].startTime)`)
 	return time.Duration(ms * float64(time.Millisecond))

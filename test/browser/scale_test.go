@@ -70,7 +70,7 @@ func hold(t *testing.T) (h held) {
 	cmd := exec.CommandContext(t.Context(), program, "cluster", "--hold", "--servers", "3", "--largest", "20", "--dir", filepath.Join(dir, "cluster"),
 		"--hosts", fmt.Sprint(hosts), "--vms", fmt.Sprint(vms), "--tenants", fmt.Sprint(tenants))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.Stderr = os.Stderr
+	cmd.Stderr, cmd.Dir = os.Stderr, dir
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())
@@ -100,14 +100,14 @@ func measure(tab *Tab, traffic *Traffic, page, path string, change func()) (m me
 	traffic.Take()
 	tab.Go(page + path)
 	m.usable = append(m.usable, tab.Usable())
-	settled(tab)
+	tab.Rests()
 	m.requests, m.weight = traffic.Take()
 	for range 5 {
 		tab.Leave()
 		traffic.Take()
 		tab.Go(page + path)
 		m.usable = append(m.usable, tab.Usable())
-		settled(tab)
+		tab.Rests()
 		requests, _ := traffic.Take()
 		m.again = max(m.again, len(requests))
 	}
@@ -117,32 +117,18 @@ func measure(tab *Tab, traffic *Traffic, page, path string, change func()) (m me
 		looks := 0
 		for range 4 {
 			change()
-			tab.Until("a new look", func() bool {
+			must(tab.t, patience.Until(tab.t.Context(), limit, "a new look", func() any { return looks }, func() bool {
 				requests, _ := traffic.Take()
 				looks += len(requests)
 				return len(requests) > 0
-			})
-			settled(tab)
+			}))
+			tab.Rests()
 			requests, _ := traffic.Take()
 			looks += len(requests)
 		}
 		m.update = (tab.Main(false).Busy - before) / time.Duration(looks)
 	}
 	return m
-}
-
-// settled waits until the page asks for nothing and its main thread rests.
-func settled(tab *Tab) {
-	tab.t.Helper()
-	still, last := 0, -1
-	tab.Until("the page rests", func() bool {
-		now := Eval[int](tab, `performance.getEntriesByType("resource").length`)
-		if now != last {
-			still, last = 0, now
-		}
-		still++
-		return still > 10
-	})
 }
 
 func (m measurement) String() string {
@@ -264,7 +250,7 @@ func TestScaleHour(t *testing.T) {
 		const all = replayRate * 3600 * replayHours
 		err := patience.Until(t.Context(), time.Minute, "an hour of events", func() any { return sent.Load() }, func() bool { return sent.Load() >= all })
 		must(t, err)
-		settled(tab)
+		tab.Rests()
 		requests, _ := traffic.Take()
 		end := tab.Main(true)
 		memory, err := b.Memory()
@@ -285,7 +271,10 @@ func replay(t *testing.T, h held, sent *atomic.Int64) string {
 	behind, err := url.Parse("https://" + h.Servers[0])
 	must(t, err)
 	proxy := &httputil.ReverseProxy{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, //nolint:gosec // the server of the test
-		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(behind) }}
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(behind)
+			r.Out.Header.Del("Origin") // forms are of the proxy's pages
+		}}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/ui/stream" {
 			proxy.ServeHTTP(w, r)
