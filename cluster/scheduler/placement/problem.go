@@ -44,6 +44,8 @@ type GroupRef struct {
 	real int
 	// Frozen: the group's share cannot change now.
 	Frozen bool
+	// Granted is the yield that the VC's run was granted: see HonorGrants. 0: none.
+	Granted float64
 }
 
 // Members returns the VMs of the group, each once.
@@ -136,6 +138,7 @@ func (p *Problem) addLive(s *state.Snapshot, vc state.VC) {
 			continue
 		}
 		p.add(vc, g, vms, floor, false)
+		p.Refs[len(p.Refs)-1].Granted = s.GrantedYield(vc.ID, g)
 		if slices.ContainsFunc(vms, func(vm state.VM) bool { return vm.MovingTo != "" || vm.RestartsInPlace() }) {
 			p.freeze(len(p.Groups) - 1)
 		}
