@@ -178,7 +178,7 @@ func (r *CapacityIndex) TryFastPath(s *state.Snapshot, vc state.VC, env placemen
 		lowest = min(lowest, one.minYield)
 	}
 	took := map[*hostCapacity]*state.Resources{}
-	held := env.Held(s, &vc)
+	kept := env.KeptForHead(s, &vc)
 	affected := map[string]bool{}
 	vc.Goal, vc.Admitted = state.GoalRun, true
 	plan := state.Plan{Basis: s.Index(), Verb: "created"}
@@ -194,7 +194,7 @@ func (r *CapacityIndex) TryFastPath(s *state.Snapshot, vc state.VC, env placemen
 				continue
 			}
 			cpu, memory := one.free.CPU-one.declaredExcess.CPU-one.reserved.CPU-g.CPU, one.free.Memory-one.declaredExcess.Memory-one.reserved.Memory-g.Memory-one.overhead
-			if r, is := held[one.host]; is {
+			if r, is := kept[one.host]; is {
 				cpu, memory = cpu-r.CPU, memory-r.Memory
 			}
 			if t := took[one]; t != nil {

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"fmt"
 	"slices"
 
 	"evenkeel/allocator"
@@ -21,7 +20,7 @@ func recordRun(s *state.Snapshot, a Answer) Answer {
 // where they have room still. All others get what is not reserved in the time that they may run for.
 func (p *problem) admitBeside(s *state.Snapshot, vc *state.VC, wanted []state.VM, env placement.Env) (allocator.Admission, state.Occurrence) {
 	if !s.HasAgenda() {
-		return p.admitUnreserved(nil, env.Held(s, vc), wanted), state.Occurrence{}
+		return p.admitUnreserved(nil, env.KeptForHead(s, vc), wanted), state.Occurrence{}
 	}
 	occurrence, claimed := placement.Claim(s, vc, env.Now)
 	stays := placement.StaysFor(vc)
@@ -38,20 +37,20 @@ func (p *problem) admitBeside(s *state.Snapshot, vc *state.VC, wanted []state.VM
 			return adm, occurrence
 		}
 	}
-	var held map[string]state.Resources
+	var kept map[string]state.Resources
 	if !claimed {
-		held = env.Held(s, vc)
+		kept = env.KeptForHead(s, vc)
 	}
-	return p.admitUnreserved(reserved, held, wanted), occurrence
+	return p.admitUnreserved(reserved, kept, wanted), occurrence
 }
 
-// admitUnreserved is admitNew on what is neither reserved nor held for the first VC of the queue. CPU that is reserved for later is divided
+// admitUnreserved is admitNew on what is neither reserved nor kept for the first VC of the queue. CPU that is reserved for later is divided
 // until then.
-func (p *problem) admitUnreserved(reserved, held map[string]state.Resources, wanted []state.VM) allocator.Admission {
-	if len(reserved)+len(held) == 0 {
+func (p *problem) admitUnreserved(reserved, kept map[string]state.Resources, wanted []state.VM) allocator.Admission {
+	if len(reserved)+len(kept) == 0 {
 		return p.admitNew(wanted)
 	}
-	q := p.beside(placement.Together(reserved, held))
+	q := p.beside(placement.Together(reserved, kept))
 	adm := q.admitNew(wanted)
 	if adm.Admitted {
 		if sol, err := p.divide(adm.Solution.Hosts); err == nil {
@@ -65,8 +64,8 @@ func (p *problem) admitUnreserved(reserved, held map[string]state.Resources, wan
 	if len(reserved) > 0 {
 		adm.Summary += "; " + placement.ReservedText(reserved)
 	}
-	if len(held) > 0 {
-		adm.Summary += fmt.Sprintf("; room on %d hosts is kept for a virtual cluster that has waited longer: one with a shorter duration could have it until then", len(held))
+	if len(kept) > 0 {
+		adm.Summary += "; room is kept for a virtual cluster that has waited longer: one with a shorter duration could have it until then"
 	}
 	return adm
 }
@@ -99,7 +98,7 @@ func besideAgenda(s *state.Snapshot, queue []state.VC, env placement.Env, fits [
 			first = append(first, vc.ID)
 		case slices.Contains(fits, vc.ID), env.Head != nil && env.Head.VC == vc.ID:
 			others = append(others, vc.ID)
-		case (placement.StaysFor(vc) < placement.Horizon || env.Head != nil && env.Held(s, vc) == nil) && short < maxTriedBesideAgenda:
+		case (placement.StaysFor(vc) < placement.Horizon || env.Head != nil && env.KeptForHead(s, vc) == nil) && short < maxTriedBesideAgenda:
 			short++
 			others = append(others, vc.ID)
 		}

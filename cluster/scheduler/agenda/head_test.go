@@ -13,7 +13,7 @@ import (
 	"evenkeel/test/scheduling"
 )
 
-// waits plays two days in which small VCs, each of up to three hours and told so, fill two hosts at any time, and returns how long a large
+// waits plays two days in which small VCs, each of up to three hours which it says, fill two hosts at any time, and returns how long a large
 // one waited and how many small ones started meanwhile.
 func waits(t *testing.T, seed uint64, reserve bool) (waited time.Duration, started int) {
 	t.Helper()

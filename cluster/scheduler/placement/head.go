@@ -15,9 +15,9 @@ type Head struct {
 	Ends  []string                   // ids of the VCs that run there and are to have ended by then
 }
 
-// Held is what is kept of each host for the first VC of the queue, and a VC that starts now must leave. nil: nothing, as the VC is gone
+// KeptForHead is what is kept of each host for the first VC of the queue, and a VC that starts now must leave. nil: nothing, as the VC is gone
 // before that, is that one, or comes before it by priority or age.
-func (e *Env) Held(s *state.Snapshot, vc *state.VC) map[string]state.Resources {
+func (e *Env) KeptForHead(s *state.Snapshot, vc *state.VC) map[string]state.Resources {
 	h := e.Head
 	if h == nil || vc.ID == h.VC || !e.Now.Add(StaysFor(vc)).After(h.At) {
 		return nil
