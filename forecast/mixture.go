@@ -20,8 +20,9 @@ type Mixture struct {
 	weights   weights
 	conformal conformal
 	record    []calibration // by expert, what was stated in the end last
-	able      uint32        // bits of the experts that had something to say of what comes now
-	ahead     grid          // stated of what comes now
+	change    changeTest
+	able      uint32 // bits of the experts that had something to say of what comes now
+	ahead     grid   // stated of what comes now
 	ready     bool
 	unknown   int // values at the end that were not measured
 }
@@ -159,6 +160,9 @@ func (m *Mixture) learn(t int, y float64, censored bool) {
 			}
 			if row := m.conformal.stated(scoredCorrected[s], t); row != nil {
 				m.record[last].add(s, row, y)
+				if s == 0 { // others come late, or count one change many times
+					m.change.add(row, y)
+				}
 			}
 		}
 	}
@@ -283,6 +287,7 @@ func (m *Mixture) archive(a *archive) {
 	for i := range m.record {
 		m.record[i].archive(a)
 	}
+	m.change.archive(a)
 	able := int(m.able)
 	a.count(&able, 1<<len(m.experts)-1)
 	m.able = uint32(able)

@@ -179,6 +179,7 @@ const (
 //   - at each of these horizons the 95% interval held at least 88% of the values that came, and at most 7% of them
 //     lay above its upper end. Ten steps ahead one event counts up to ten times, so that honest intervals fall short
 //     of that now and then as well: of the mistakes that a rule can make this is the harmless one;
+//   - the latest values do not say that the series has changed (changeTest): calibration finds that late, as it forgets slowly;
 //   - over these horizons the pinball loss is at most 1.05 times that of the trivial model, which says that the value
 //     stays as it is and moves as it lately did. A model that is worse than that is of no use.
 func (s *Series) Trusted() (bool, string) {
@@ -210,6 +211,9 @@ func (s *Series) Trusted() (bool, string) {
 		}
 		loss += c.Pinball
 		plain += base.Pinball
+	}
+	if m.change.changed() {
+		return false, "it has changed: too many of the latest values lay outside the 95% interval of 1 step ahead"
 	}
 	if loss > trustNoBetter*plain && loss > trustTrivially*math.Abs(m.h.at(0)) {
 		return false, fmt.Sprintf("forecasts lose %.3g where saying that nothing changes loses %.3g", loss, plain)
@@ -264,7 +268,7 @@ func (m *Mixture) Calibration() []ModelCalibration {
 // What stored series begin with, and the version of what follows.
 const (
 	seriesMagic   = "ekfc"
-	seriesVersion = 2 // 1 had two experts more: such series are learned again
+	seriesVersion = 3 // 1 had two experts more, 2 no test for changes: such series are learned again
 )
 
 // MarshalBinary is the whole state of the series, about 15 kB: it goes on elsewhere, or after a restart, with the

@@ -13,6 +13,7 @@
 package hypervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -145,7 +146,8 @@ type Identity struct {
 // Spec is a VM as it is to be started.
 type Spec struct {
 	Identity
-	Name      string // name the hypervisor shows: ek-<vc>-<group>-<n>
+	Name      string // name the hypervisor gives it: ek-<id>
+	Title     string `json:",omitempty"` // its full name, for people; "" = none: one line, at most MaxTitle bytes
 	VCPUs     int
 	Memory    int64 // bytes; what the guest boots with and the most its balloon can give back
 	Balloon   int64 // bytes; memory target, <= Memory
@@ -157,6 +159,12 @@ type Spec struct {
 	// Leased: the VM may run only while its host holds a lease. Written into it like its Identity.
 	Leased bool
 }
+
+// MaxTitle is the most bytes of a title.
+const MaxTitle = 256
+
+// Label is what people call the VM.
+func (s Spec) Label() string { return cmp.Or(s.Title, s.Name) }
 
 // CPU is an allocation as a host enforces it.
 type CPU struct {
@@ -327,7 +335,7 @@ type Moved struct {
 
 // Hung is a call that had its time and has no answer yet. What it did, or will do, is not known.
 type Hung struct {
-	Call  string    // as the hypervisor names it, with its object: "virDomainCreateXML of ek-web-vm-0"
+	Call  string    // as the hypervisor names it, with its object: "virDomainCreateXML of web-vm-0"
 	VM    string    // id of our VM that it is about; "" = of none
 	Since time.Time // when it was made
 }

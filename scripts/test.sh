@@ -4,8 +4,8 @@
 #   unit   packages that need no hypervisor
 #   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo, not on the
 #          packages that decide: none of them starts a goroutine, a house rule, and not on whole clusters)
-#   programs  vcctl, with the race detector, and beside it what links libvirt, vcd above all, test/attack and test/browser: their tests run
-#          servers in real time, and want the CPU that labs take
+#   programs  test/attack and test/browser, which want the CPU that labs take, and beside them vcctl, with the race detector, and what
+#          links libvirt, vcd above all: these wait for servers most of the time, and may last into the next stage
 #   real   packages whose tests drive the real libvirt and QEMU, that of this machine and that of Debian's backports: chaos
 #          beside what measures no CPU, then what measures it, alone
 #   image  no tests, but the disk that machines boots, the packages it installs, and what Debian has for both
@@ -65,10 +65,10 @@ pure=$(go list ./allocator/... ./migration/... ./forecast/... ./sim/... "${decid
 # programs, which are built without it.
 whole=$'evenkeel/test/simulation\nevenkeel/test/readme'
 
-# internal/lint starts no goroutine, which it checks itself. TestPaperFlexGolden replays for long on one goroutine, without
-# the detector; TestRunGolden replays its policies under the detector.
+# internal/lint starts no goroutine, which it checks itself. These tests of vcsim replay for long, without the detector;
+# TestRunGolden and TestMorpheusJSON (its seeds side by side) replay the same code under the detector.
 plain=evenkeel/internal/lint
-plain_tests='^TestPaperFlexGolden$'
+plain_tests='^Test(PaperFlexGolden|MorpheusGolden)$'
 
 # without LIST: standard input less the lines of LIST.
 without() { grep -vxF -f <(printf '%s\n' "$1" | grep . || echo -) || true; }
@@ -194,15 +194,14 @@ run() {
 		stage "whole clusters without libvirt" go_test <<<"$whole"
 		;;
 	programs)
-		side servers
-		# Scripts of vcctl wait for servers most of the time; without a number as many run at a time as there are CPUs.
-		stage "unit tests of vcctl, race detector" go_test -race -parallel 4 <<<evenkeel/cmd/vcctl
-		rejoin
-		;;
-	servers)
-		stage "unit tests of what links libvirt" go_test < <(without "$real_paths" <<<"$cgo")
+		side vcctl
 		stage "attacks on servers" go_test -count 1 <<<"$attack"
 		stage "the dashboard in a browser" go_test -count 1 <<<"$browser"
+		;;
+	vcctl)
+		# Without a number as many scripts run at a time as there are CPUs.
+		stage "unit tests of vcctl, race detector" go_test -race -parallel 4 <<<evenkeel/cmd/vcctl
+		stage "unit tests of what links libvirt" go_test < <(without "$real_paths" <<<"$cgo")
 		;;
 	real)
 		side chaos

@@ -340,6 +340,16 @@ func (c *Client) RemoveMember(ctx context.Context, name string, force bool) (v1.
 	return remove[v1.Acknowledgement](ctx, c, []Option{query("force", flag(force))}, "cluster", "members", name)
 }
 
+// Certificates of members that have not expired.
+func (c *Client) Certificates(ctx context.Context, opts ...Option) ([]v1.Certificate, error) {
+	return list[v1.Certificate](ctx, c, opts, "cluster", "certificates")
+}
+
+// RenewCertificate has a member renew its certificate now.
+func (c *Client) RenewCertificate(ctx context.Context, member string) (v1.Certificate, error) {
+	return post[v1.Certificate](ctx, c, nil, nil, "cluster", "members", member, "certificate")
+}
+
 // MakeJoinToken that lets one member in.
 func (c *Client) MakeJoinToken(ctx context.Context, q v1.JoinTokenRequest) (v1.JoinToken, error) {
 	return post[v1.JoinToken](ctx, c, q, nil, "cluster", "join-tokens")

@@ -3,9 +3,11 @@ package client
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -113,7 +115,13 @@ func (s *servers) round(r *http.Request) (*http.Response, error) {
 			refused = resp
 			continue // it says that nothing was changed
 		}
-		failed = also(failed, fmt.Errorf("%s: %w", s.addresses[at].Host, err))
+		if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
+			err = dial.Err // without the address, which is said once
+		}
+		if len(s.addresses) > 1 {
+			err = fmt.Errorf("%s: %w", s.addresses[at].Host, err)
+		}
+		failed = also(failed, err)
 		if r.Context().Err() != nil || sent && !repeatable(r) {
 			closed(refused)
 			return nil, failed

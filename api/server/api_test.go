@@ -242,7 +242,7 @@ func TestChanges(t *testing.T) {
 
 		vms, err := api.VMs(ctx, "a", "")
 		must(t, err)
-		if len(vms) != 3 || vms[0].Name != "a-w-0" || vms[0].Domain != "ek-a-w-0" || vms[0].Need != 0.5 || vms[0].Allocation != 0.5 || vms[0].Memory != 64<<20 {
+		if len(vms) != 3 || vms[0].Name != "a-w-0" || vms[0].Domain != "ek-"+vms[0].ID || vms[0].Need != 0.5 || vms[0].Allocation != 0.5 || vms[0].Memory != 64<<20 {
 			t.Errorf("%+v", vms)
 		}
 		for _, q := range [][2]string{{"other", ""}, {"", "h9"}} {

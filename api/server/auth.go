@@ -213,6 +213,9 @@ func (s *Server) nothingAt(w http.ResponseWriter, r *http.Request) *problem {
 		w.Header().Set("Allow", allow)
 		return newProblem(probe.status, v1.ProblemMethod, fmt.Sprintf("%s is not for %s; it takes %s", r.Method, r.URL.Path, allow))
 	}
+	if _, known := rights[r.Method+" "+r.URL.Path]; known && s.opts.Members == nil {
+		return newProblem(http.StatusNotFound, v1.ProblemNotFound, "a server alone (vcd dev) has no members, and no commands for them; those of vcd run have")
+	}
 	return newProblem(http.StatusNotFound, v1.ProblemNotFound, fmt.Sprintf("there is nothing at %s; /openapi.json lists what there is", r.URL.Path))
 }
 

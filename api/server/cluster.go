@@ -74,9 +74,10 @@ func (s *Server) registerCluster(api huma.API) {
 
 func (s *Server) status(v *leader.View) v1.ClusterStatus {
 	meta, _ := v.Meta()
+	hosts, vcs := make([]leader.HostView, 0, 16), v.VCViews()
 	out := v1.ClusterStatus{
-		ID: meta.ID, Version: s.opts.Version, Leader: v.Leader, Index: v.Index(), Ready: true, CreatedAt: meta.CreatedAt, MinYield: v.MinYield(),
-		Hosts: map[string]int{}, VirtualClusters: map[string]int{}, VMs: count(state.CountPhases(v.VMs())),
+		ID: meta.ID, Version: s.opts.Version, Leader: v.Leader, Index: v.Index(), Ready: true, CreatedAt: meta.CreatedAt, MinYield: leader.MinYieldOf(vcs),
+		Hosts: map[string]int{}, VirtualClusters: map[string]int{}, VMs: count(v.CountVMs()),
 		Settings: settings(meta.Settings),
 	}
 	if err := s.cluster.Ready(); err != nil {
@@ -85,14 +86,15 @@ func (s *Server) status(v *leader.View) v1.ClusterStatus {
 	add := func(to *v1.Resources, r state.Resources) { to.CPU += r.CPU; to.Memory += v1.Size(r.Memory) }
 	for _, row := range v.Hosts() {
 		h := v.HostView(row)
+		hosts = append(hosts, h)
 		out.Hosts[h.State]++
 		add(&out.Capacity, h.Capacity)
 		add(&out.Allowance, h.Allowance)
 		add(&out.Allocated, h.Allocated)
 		add(&out.Used, h.Used)
 	}
-	for _, row := range v.VCs() {
-		out.VirtualClusters[string(v.VCView(row).State)]++
+	for i := range vcs {
+		out.VirtualClusters[string(vcs[i].State)]++
 	}
 	out.Epoch, out.FencingDisabled, out.RecoveryFreeze, out.RecoveryFreezeHosts = meta.Epoch, meta.FencingDisabled, meta.RecoveryFreeze.Reason, meta.RecoveryFreeze.Pending
 	if s.opts.Members != nil {
@@ -102,6 +104,6 @@ func (s *Server) status(v *leader.View) v1.ClusterStatus {
 		out.Format = v.Format()
 		out.BackupAt, _ = s.opts.Members.LastBackup()
 	}
-	out.Conditions = s.conditions(v, out)
+	out.Conditions = s.conditions(v, hosts, out)
 	return out
 }

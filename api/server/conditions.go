@@ -38,7 +38,7 @@ func (l conditions) mends(format string, args ...any) {
 }
 
 // conditions of the cluster, its members, its hosts and the routes between them, the worst first.
-func (s *Server) conditions(v *leader.View, status v1.ClusterStatus) []v1.Condition {
+func (s *Server) conditions(v *leader.View, hosts []leader.HostView, status v1.ClusterStatus) []v1.Condition {
 	out := conditions{}
 	if status.RecoveryFreeze != "" {
 		out.critical("cluster", status.ID, "nothing is started or stopped after the %s until these hosts have said what they run: %s", status.RecoveryFreeze, strings.Join(status.RecoveryFreezeHosts, ", "))
@@ -58,10 +58,10 @@ func (s *Server) conditions(v *leader.View, status v1.ClusterStatus) []v1.Condit
 	if status.Advice != "" {
 		out.warn("cluster", status.ID, "%s", status.Advice)
 	}
-	if hosts := v.Hosts(); len(hosts) > 0 && s.leads() { // what hosts report is known to the leader only
+	if len(hosts) > 0 && s.leads() { // what hosts report is known to the leader only
 		stats := s.opts.hostStats(v)
-		for _, row := range hosts {
-			out.host(v.HostView(row), stats[row.Name].Unproved)
+		for _, h := range hosts {
+			out.host(h, stats[h.Name].Unproved)
 		}
 		for _, c := range waits.Conditions(v.Late()) {
 			out.warn(c.Object, c.Name, "%s", c.Text)

@@ -88,7 +88,7 @@ func createdAt(id string) time.Time {
 // vmOf a view, with the migration that moves it.
 func vmOf(all *leader.View, v leader.VMView) v1.VM {
 	out := v1.VM{
-		ID: v.ID, Name: v.Name, Domain: v.Domain(), VirtualCluster: v.VCName, Group: v.Group, Task: v.Task, Host: v.Host, MovingTo: v.MovingTo,
+		ID: v.ID, Name: v.Name, Domain: v.Domain, VirtualCluster: v.VCName, Group: v.Group, Task: v.Task, Host: v.Host, MovingTo: v.MovingTo,
 		State: v.State, Reason: v.Reason, Need: v.Need, Allocation: v.Allocation, Yield: v.Yield, Cap: v.Cap, Used: v.Used,
 		Memory: v1.Size(v.Memory), Balloon: v1.Size(v.Balloon), Resident: v1.Size(v.Resident), MemoryUsed: v1.Size(v.MemoryUsed), VCPUs: v.VCPUs,
 		Generation: v.Generation, SampledAt: v.SampledAt, CreatedAt: createdAt(v.ID), StartedAt: v.StartedAt, MinYield: v.MinYield,

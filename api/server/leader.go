@@ -33,6 +33,8 @@ type Members interface {
 	// Clocks of the members that reported lately, this one's first.
 	Clocks() []node.Clock
 	Remove(ctx context.Context, name string, force bool) error
+	// RenewCertificate has a member renew its certificate now.
+	RenewCertificate(ctx context.Context, name string) (transport.Renewed, error)
 	TransferLeadership(ctx context.Context, to string) error
 	SaveSnapshot(ctx context.Context, w io.Writer) error
 	RestoreSnapshot(ctx context.Context, r io.Reader, foreign bool, waitFor ...string) (node.Saved, error)

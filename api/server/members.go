@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,6 +48,25 @@ func (s *Server) registerMembers(api huma.API) {
 			}
 			return &answerOf[v1.Acknowledgement]{Body: v1.Acknowledgement{Text: "member " + in.Name + " is removed; its certificates count no more"}}, nil
 		})
+	get(api, route{"listCertificates", "/v1/cluster/certificates", tagMembers, "List certificates", "Those of members that have not expired, as far as they are recorded: all of a member are revoked with it."},
+		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.List[v1.Certificate]], error) {
+			v, err := s.view(ctx, in.Consistency)
+			if err != nil {
+				return nil, err
+			}
+			out := &answerOf[v1.List[v1.Certificate]]{}
+			out.Body.Items = certificatesOf(v.Members(), time.Now())
+			return out, nil
+		})
+	change(api, http.MethodPost, route{"renewCertificate", "/v1/cluster/members/{name}/certificate", tagMembers, "Renew a certificate",
+		"Has the member renew its certificate now, without a restart. Its older ones are good until they expire. The cluster gives a member three at once, then one in ten minutes."}, http.StatusOK, nil,
+		func(ctx context.Context, in *struct{ NameParam }) (*answerOf[v1.Certificate], error) {
+			got, err := s.opts.Members.RenewCertificate(ctx, in.Name)
+			if err != nil {
+				return nil, s.fail(ctx, err)
+			}
+			return &answerOf[v1.Certificate]{Body: v1.Certificate{Member: in.Name, Serial: got.Serial, Until: got.Until, Newest: true}}, nil
+		})
 	change(api, http.MethodPost, route{"makeJoinToken", "/v1/cluster/join-tokens", tagMembers, "Make a join token", "It lets one member in, once. It is shown in this answer only."},
 		http.StatusCreated, v1.JoinTokenRequest{}, s.makeJoinToken)
 	get(api, route{"listJoinTokens", "/v1/cluster/join-tokens", tagMembers, "List join tokens", "Without their secrets."},
@@ -68,7 +88,11 @@ func (s *Server) registerMembers(api huma.API) {
 			if err := s.opts.Members.TransferLeadership(ctx, q.To); err != nil {
 				return nil, s.fail(ctx, err)
 			}
-			return &answerOf[v1.Acknowledgement]{Body: v1.Acknowledgement{Text: "leadership was handed on"}}, nil
+			text := "leadership was handed on to " + q.To
+			if q.To == "" {
+				text = "leadership was handed on; vcctl cluster members shows to which server"
+			}
+			return &answerOf[v1.Acknowledgement]{Body: v1.Acknowledgement{Text: text}}, nil
 		})
 	for verb, enable := range map[string]bool{"enable": true, "disable": false} {
 		text := map[bool]string{true: "Leases stop restartable VMs again when they run out.", false: "Leases that run out stop no VM and prove nothing, until fencing is enabled again: for work on the network."}[enable]
@@ -86,6 +110,22 @@ func (s *Server) registerMembers(api huma.API) {
 	}
 	s.registerLosses(api)
 	s.registerSnapshots(api)
+}
+
+// certificatesOf members that have not expired at that time, the newest of each first.
+func certificatesOf(rows []state.Member, at time.Time) []v1.Certificate {
+	out := []v1.Certificate{}
+	for _, row := range rows {
+		newest := true
+		for _, c := range slices.Backward(row.Serials) { // in the order in which they were issued
+			if at.After(c.Until) {
+				continue
+			}
+			out = append(out, v1.Certificate{Member: row.Name, Serial: c.Number, Until: c.Until, Newest: newest})
+			newest = false
+		}
+	}
+	return out
 }
 
 func (s *Server) makeJoinToken(ctx context.Context, in *struct{ JSONBody }) (*answerOf[v1.JoinToken], error) {

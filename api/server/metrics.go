@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -106,7 +107,7 @@ func (clusterCollector) Describe(ch chan<- *prometheus.Desc) {
 		descMigrations, descMigratedBytes, descDowntime, descMoving, descPlans, descDrain, descDrainMoved, descDrainVMs} {
 		ch <- d
 	}
-	for _, d := range append(rightsizingDescs, tenantDescs...) {
+	for _, d := range slices.Concat(rightsizingDescs, tenantDescs, periodicDescs) {
 		ch <- d
 	}
 }
@@ -125,7 +126,7 @@ func (c clusterCollector) Collect(ch chan<- prometheus.Metric) {
 	g.set(descIndex, float64(v.Index()))
 	g.set(descMin, v.MinYield())
 	g.virtualClusters(v)
-	n := state.CountPhases(v.VMs())
+	n := v.CountVMs()
 	for phase, n := range map[state.Phase]int{state.Starting: n.Starting, state.Running: n.Running, state.Stopping: n.Stopping, state.Stopped: n.Stopped, state.Failed: n.Failed} {
 		g.set(descVMs, float64(n), string(phase))
 	}
@@ -143,7 +144,9 @@ func (c clusterCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 		c.rightsizingStats(ch)
 		g.tenants(v)
+		c.reprovisionStats(ch)
 	}
+	g.periodic(v)
 	c.moveStats(ch, v)
 }
 

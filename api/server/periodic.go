@@ -12,6 +12,7 @@ import (
 
 	"evenkeel/api/v1"
 	"evenkeel/cluster/leader"
+	"evenkeel/cluster/scheduler/reprovision"
 	"evenkeel/cluster/state"
 )
 
@@ -19,6 +20,7 @@ const tagPeriodic = "Periodic work"
 
 // Periodic is what the API asks about periodic work. *leader.Service is one.
 type Periodic interface {
+	ReprovisionStats() reprovision.Stats
 	DecidePeriodic(ctx context.Context, name string, ask leader.PeriodicAsk, call leader.Call) (leader.Periodic, error)
 }
 
@@ -173,6 +175,9 @@ func (x scopedView) occurrence(o state.Occurrence) v1.Occurrence {
 	if vc, ok := x.v.VC(o.VC); ok {
 		_, out.VirtualCluster = x.names(vc.Name)
 	}
+	if run, ok := x.v.OpenRun(o.VC); ok && o.State == state.RunningNow && run.Grant != nil {
+		out.GrantedCores, out.ExtraCores = run.Grant.Cores, run.Grant.Extra
+	}
 	if x.restricted {
 		out.Hosts = nil
 		if o.State == state.Degraded {
@@ -221,6 +226,11 @@ func (x scopedView) periodic(p leader.Periodic) v1.PeriodicJob {
 			line += ": " + o.Text
 		}
 		out.Lines = append(out.Lines, line)
+		if vc, ok := x.v.VCNamed(x.full(o.VirtualCluster)); ok && o.State == string(state.RunningNow) {
+			for _, more := range leader.GrantLines(x.v.Snapshot, vc.ID, !x.restricted) {
+				say("%s: %s", o.VirtualCluster, more)
+			}
+		}
 	}
 	return out
 }
@@ -238,12 +248,17 @@ func (x scopedView) periodicRun(r state.Run) v1.PeriodicRun {
 		out.VMs += g.Count
 	}
 	if u := r.Usage; u != nil {
+		out.Step = v1.FormatDuration(time.Duration(u.Step) * time.Second)
 		for _, c := range u.Cores {
 			cores := float64(c) / 1000
+			out.Cores = append(out.Cores, cores)
 			out.PeakCores = max(out.PeakCores, cores)
 			out.CoreHours += cores * float64(u.Step) / 3600
 		}
 		out.Throttled = len(u.Throttled)
+	}
+	if e := r.Extras; e != nil {
+		out.ExtraCoreHours, out.LentCoreHours = e.Extra/3600, e.Lent/3600
 	}
 	return out
 }

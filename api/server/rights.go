@@ -28,11 +28,14 @@ var rights = map[string]right{
 	"PATCH /v1/cluster/settings":        {"change", "settings", permitOperate, ""},
 	"GET /v1/cluster/members":           {"get", "member", permitRead, ""},
 	"DELETE /v1/cluster/members/{name}": {"delete", "member", permitOperate, ""},
+	"GET /v1/cluster/certificates":      {"get", "certificate", permitRead, ""},
 	"POST /v1/cluster/leader":           {"transfer", "leadership", permitOperate, ""},
 	"POST /v1/cluster/fencing/enable":   {"change", "fencing", permitOperate, ""},
 	"POST /v1/cluster/fencing/disable":  {"change", "fencing", permitOperate, ""},
 	"GET " + snapshotPath:               {"save", "snapshot", permitAdminister, ""}, // holds cloud-init data and hashes of tokens
 	"POST " + snapshotPath:              {"restore", "snapshot", permitAdminister, ""},
+
+	"POST /v1/cluster/members/{name}/certificate": {"renew", "certificate", permitOperate, ""},
 
 	// A join token of a server is worth the CA's key.
 	"GET /v1/cluster/join-tokens":   {"get", "join-token", permitAudit, ""},

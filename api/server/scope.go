@@ -221,15 +221,13 @@ func (x scopedView) vc(name string) (state.VC, error) {
 	return vc, nil
 }
 
-func (x scopedView) vms() []state.VM {
-	var out []state.VM
+func (x scopedView) eachVM(f func(vm *state.VM)) {
 	x.v.EachVM(func(vm *state.VM) bool {
 		if x.owns(vm.Name) {
-			out = append(out, *vm)
+			f(vm)
 		}
 		return true
 	})
-	return out
 }
 
 // vm by its name or id. An id names one VM of the cluster, so that a role of the cluster need not say whose it is.

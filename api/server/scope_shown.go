@@ -143,6 +143,9 @@ func (x scopedView) changes(in []leader.Change) []v1.Change {
 			if to.Text = changeTexts[c.Verb]; to.VM != "" {
 				to.Text += " " + to.VM
 			}
+			if c.Disk != "" {
+				to.Text += ", " + c.Disk
+			}
 		}
 		out = append(out, to)
 	}
@@ -150,7 +153,7 @@ func (x scopedView) changes(in []leader.Change) []v1.Change {
 }
 
 // changeTexts are the steps of a plan, to those who see nothing of hosts.
-var changeTexts = map[string]string{"place": "start", "delete": "delete, with its disk,", "stop": "stop, its disk is kept,", "restart": "restart", "reset": "reset", "balloon": "change the memory of", "cap": "change the CPU share"}
+var changeTexts = map[string]string{"place": "start", "delete": "delete", "stop": "stop", "restart": "restart", "reset": "reset", "balloon": "change the memory of", "cap": "change the CPU share"}
 
 // explanation as the scope shows it.
 func (x scopedView) explanation(vc state.VC) v1.Explanation {
@@ -188,7 +191,7 @@ var eventTexts = map[string]string{
 	"job-accepted": "signed off: its runs have room reserved", "job-changed": "what is reserved for it was changed", "job-rejected": "nothing is reserved for it",
 	"occurrence-confirmed": "there is room for a run in its slot", "occurrence-degraded": "there is no room for all VMs of a run in its slot", "occurrence-met": "a run ended in time",
 	"occurrence-missed": "a run did not arrive, or did not end in time", "occurrence-re-confirmed": "there is room for a run in its slot again", "occurrence-running": "a run starts in its slot",
-	"occurrence-skipped": "a run is left out",
+	"occurrence-skipped": "a run is left out", "occurrence-reprovisioned": "a late run is given more CPU than is reserved for it", "occurrence-grant-ended": "a run is given no more than is reserved for it",
 	"vm-reset-requested": "reset requested", "vm-reset": "was reset", "vm-reset-failed": "was not reset, or that is not known",
 }
 

@@ -190,7 +190,9 @@ func New(c Cluster, o Options) *Server {
 	if o.OpenID != nil {
 		at = o.OpenID
 	}
-	s.pages = ui.New(s.handler, at, s.log)
+	pages := ui.New(s.handler, at, s.log)
+	pages.Defaults = settings(state.DefaultSettings())
+	s.pages = pages
 	return s
 }
 

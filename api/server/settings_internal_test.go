@@ -20,8 +20,8 @@ func TestEachSettingIsTaken(t *testing.T) {
 	for _, key := range []string{"moves.autoConverge", "moves.postCopy", "moves.copyStorage", "moves.onJoin"} {
 		values[key] = "true"
 	}
-	for _, key := range []string{"minYield", "moves.minGain", "moves.idleBelow"} {
-		values[key] = "0.25"
+	for _, key := range []string{"minYield", "moves.minGain", "moves.idleBelow", "periodic.reprovision"} {
+		values[key] = "0.125"
 	}
 	for _, key := range []string{"maxVMs", "moves.perHost", "moves.total"} {
 		values[key] = "7"

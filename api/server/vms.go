@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"evenkeel/api/v1"
+	"evenkeel/cluster/state"
 )
 
 const (
@@ -36,23 +37,30 @@ func (s *Server) registerVMs(api huma.API) {
 			}
 			out := &answerOf[v1.List[v1.VM]]{}
 			out.Body.Items = []v1.VM{}
-			for _, row := range x.vms() {
-				m := x.v.VMView(row)
-				if _, of := x.names(m.VCName); (in.VirtualCluster == "" || of == in.VirtualCluster) && (in.Host == "" || m.Host == in.Host) {
-					out.Body.Items = append(out.Body.Items, x.vmOf(m))
-				}
-			}
-			if len(out.Body.Items) > 0 {
-				return out, nil
-			}
 			if _, ok := x.v.Host(in.Host); in.Host != "" && !ok {
 				return nil, notFound("there is no host %q", in.Host)
 			}
 			if in.VirtualCluster != "" && x.tenant != "" {
-				if _, err := x.vc(in.VirtualCluster); err != nil {
+				vc, err := x.vc(in.VirtualCluster)
+				if err != nil {
 					return nil, err
 				}
+				for _, row := range x.v.VMsOf(vc.ID) {
+					if in.Host == "" || row.Host == in.Host {
+						out.Body.Items = append(out.Body.Items, x.vmOf(x.v.VMView(row)))
+					}
+				}
+				return out, nil
 			}
+			x.eachVM(func(row *state.VM) {
+				if in.Host != "" && row.Host != in.Host {
+					return
+				}
+				m := x.v.VMView(*row)
+				if _, of := x.names(m.VCName); in.VirtualCluster == "" || of == in.VirtualCluster {
+					out.Body.Items = append(out.Body.Items, x.vmOf(m))
+				}
+			})
 			return out, nil
 		})
 	get(api, route{"getVM", "/v1/vms/{name}", tagVM, "Get a VM", "By its name or its id."},

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,8 +21,14 @@ func (v *visit) MayAudit() bool {
 	return v.OfCluster() && (v.Self.Role == "admin" || v.Self.Role == "auditor")
 }
 
+// settingRow is a setting and its default.
+type settingRow struct {
+	v1.SettingRow
+	Default string
+}
+
 type settingsData struct {
-	Rows  []v1.SettingRow
+	Rows  []settingRow
 	Dry   []v1.SettingRow // what a change would make of those that it changes
 	Key   string          // of the form that was refused or checked
 	Value string
@@ -30,7 +37,12 @@ type settingsData struct {
 func readSettings(v *visit) (settingsData, error) {
 	s, err := v.api.Settings(v.r.Context())
 	v.Title = "Settings"
-	return settingsData{Rows: s.Rows()}, err
+	var d settingsData
+	defaults := v.ui.Defaults.Rows()
+	for i, row := range s.Rows() {
+		d.Rows = append(d.Rows, settingRow{row, defaults[i].Value}) // the rows follow from the type
+	}
+	return d, err
 }
 
 func settings(v *visit) error {
@@ -60,16 +72,21 @@ func changeSetting(v *visit) error {
 	return again(v, "settings", problem, readSettings, func(d *settingsData) {
 		if d.Key, d.Value = key, value; problem == nil {
 			d.Dry = slices.DeleteFunc(after.Rows(), func(r v1.SettingRow) bool {
-				return slices.ContainsFunc(d.Rows, func(now v1.SettingRow) bool { return now.Name == r.Name && now.Value == r.Value })
+				return slices.ContainsFunc(d.Rows, func(now settingRow) bool { return now.Name == r.Name && now.Value == r.Value })
 			})
 		}
 	})
 }
 
-func readImages(v *visit) (rows[v1.Image], error) {
+type imagesData struct {
+	rows[v1.Image]
+	Asked url.Values // the form that was refused
+}
+
+func readImages(v *visit) (imagesData, error) {
 	all, err := v.api.Images(v.r.Context())
 	v.Title = "Images"
-	return rowsOf(v, all, func(i v1.Image) string { return fullName(i.Tenant, i.Name) + " " + i.Kind + " " + i.File }), err
+	return imagesData{rows: rowsOf(v, all, func(i v1.Image) string { return fullName(i.Tenant, i.Name) + " " + i.Kind + " " + i.File })}, err
 }
 
 func images(v *visit) error {
@@ -87,7 +104,11 @@ func changeImages(v *visit) error {
 	switch do {
 	case "add":
 		spec := v1.ImageSpec{Name: strings.TrimSpace(form.Get("name")), Kind: form.Get("kind"), File: strings.TrimSpace(form.Get("file"))}
-		_, err = v.api.AddImage(v.r.Context(), spec)
+		var of []client.Option
+		if tenant := strings.TrimSpace(form.Get("tenant")); tenant != "" {
+			of = append(of, client.OfTenant(tenant))
+		}
+		_, err = v.api.AddImage(v.r.Context(), spec, of...)
 	case "delete":
 		err = v.api.DeleteImage(v.r.Context(), form.Get("name"), client.OfTenant(form.Get("tenant")))
 	default:
@@ -100,7 +121,11 @@ func changeImages(v *visit) error {
 	if problem == nil {
 		return v.to("/ui/images", nil)
 	}
-	return again(v, "images", problem, readImages, func(*rows[v1.Image]) {})
+	return again(v, "images", problem, readImages, func(d *imagesData) {
+		if do == "add" {
+			d.Asked = form
+		}
+	})
 }
 
 type auditData struct {
@@ -128,15 +153,20 @@ type simulateData struct {
 // simulateFields of the form.
 var simulateFields = []string{"hosts", "cpu", "memory", "remove", "virtualCluster", "group", "need", "budget"}
 
+var errNoSimulation = refuse(http.StatusForbidden, "Simulations are of the whole cluster", "they are for operators and admins")
+
 func simulate(v *visit) error {
 	if !v.MayOperate() {
-		return refuse(http.StatusForbidden, "Simulations are of the whole cluster", "they are for operators and admins")
+		return errNoSimulation
 	}
 	v.Title, v.Data = "Simulate", simulateData{Form: map[string]string{}}
 	return v.show("simulate")
 }
 
 func askSimulation(v *visit) error {
+	if !v.MayOperate() {
+		return errNoSimulation
+	}
 	_, _, form := v.asked()
 	d := simulateData{Form: map[string]string{}}
 	for _, name := range simulateFields {

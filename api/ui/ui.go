@@ -35,12 +35,48 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 
 // UI serves the pages.
 type UI struct {
+	Defaults v1.ClusterSettings // that the page of settings shows; set before the first request
+
 	api     http.Handler
 	issuer  Issuer // nil: there is none
 	log     *slog.Logger
 	handler http.Handler
 	pages   map[string]*template.Template
 	slots   *slots
+}
+
+// routes are the pages of those that are logged in.
+var routes = map[string]func(*visit) error{
+	"GET /ui/{$}":                         overview,
+	"GET /ui/hosts":                       hosts,
+	"GET /ui/hosts/{name}":                host,
+	"POST /ui/hosts/{name}":               changeHost,
+	"GET /ui/virtual-clusters":            virtualClusters,
+	"GET /ui/virtual-clusters/{name...}":  virtualCluster,
+	"POST /ui/virtual-clusters/{name...}": changeVirtualCluster,
+	"GET /ui/new":                         newVirtualCluster,
+	"POST /ui/new":                        createVirtualCluster,
+	"GET /ui/vms":                         vms,
+	"GET /ui/console/{name...}":           console,
+	"GET /ui/plans":                       plans,
+	"POST /ui/plans":                      propose,
+	"GET /ui/plans/{id}":                  plan,
+	"POST /ui/plans/{id}":                 changePlan,
+	"GET /ui/events":                      events,
+	"GET /ui/tenants":                     tenants,
+	"GET /ui/settings":                    settings,
+	"POST /ui/settings":                   changeSetting,
+	"GET /ui/images":                      images,
+	"POST /ui/images":                     changeImages,
+	"GET /ui/audit":                       auditLog,
+	"GET /ui/simulate":                    simulate,
+	"POST /ui/simulate":                   askSimulation,
+	"GET /ui/forecast/{name...}":          vmForecast,
+	"GET /ui/file/{name...}":              vcFile,
+	"POST /ui/file/{name...}":             changeVCFile,
+	"GET /ui/periodic":                    periodicJobs,
+	"GET /ui/periodic/{name...}":          periodicJob,
+	"POST /ui/periodic/{name...}":         decidePeriodic,
 }
 
 // New makes the pages of an API. at is where browsers can log in beside by token; nil: nowhere.
@@ -55,33 +91,7 @@ func New(api http.Handler, at Issuer, log *slog.Logger) *UI {
 	mux.HandleFunc("POST /ui/logout", u.logout)
 	mux.HandleFunc("GET /ui/stream", u.stream)
 	mux.HandleFunc("GET /ui/console-stream/{name...}", u.consoleStream)
-	for pattern, page := range map[string]func(*visit) error{
-		"GET /ui/{$}":                         overview,
-		"GET /ui/hosts":                       hosts,
-		"GET /ui/hosts/{name}":                host,
-		"POST /ui/hosts/{name}":               changeHost,
-		"GET /ui/virtual-clusters":            virtualClusters,
-		"GET /ui/virtual-clusters/{name...}":  virtualCluster,
-		"POST /ui/virtual-clusters/{name...}": changeVirtualCluster,
-		"GET /ui/new":                         newVirtualCluster,
-		"POST /ui/new":                        createVirtualCluster,
-		"GET /ui/vms":                         vms,
-		"GET /ui/console/{name...}":           console,
-		"GET /ui/plans":                       plans,
-		"POST /ui/plans":                      propose,
-		"GET /ui/plans/{id}":                  plan,
-		"POST /ui/plans/{id}":                 changePlan,
-		"GET /ui/events":                      events,
-		"GET /ui/tenants":                     tenants,
-		"GET /ui/settings":                    settings,
-		"POST /ui/settings":                   changeSetting,
-		"GET /ui/images":                      images,
-		"POST /ui/images":                     changeImages,
-		"GET /ui/audit":                       auditLog,
-		"GET /ui/simulate":                    simulate,
-		"POST /ui/simulate":                   askSimulation,
-		"GET /ui/forecast/{name...}":          vmForecast,
-	} {
+	for pattern, page := range routes {
 		mux.HandleFunc(pattern, u.page(page))
 	}
 	mux.HandleFunc("GET /ui/", u.page(func(*visit) error { return notHere }))
@@ -120,6 +130,7 @@ type visit struct {
 	Problem *v1.Problem
 	Done    *v1.Operation // what a form asked for, as far as it is
 	Live    bool          // the page follows events
+	Retry   bool          // the page asks again by itself: it could not be made now
 	Refresh string        // where the page goes on to by itself; "": nowhere
 	Version string        // of the page: pages of one address and version are equal
 	Data    any
@@ -184,6 +195,7 @@ func (u *UI) fail(v *visit, err error) {
 		return
 	}
 	v.Title, v.Problem = "Problem", problemOf(err)
+	v.Retry = v.r.Method == http.MethodGet && v.Problem.Status >= http.StatusInternalServerError
 	u.log.Debug("a page shows a problem", "path", v.r.URL.Path, "error", err)
 	u.render(v, v.Problem.Status, "problem")
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,7 +34,14 @@ func parsePages() map[string]*template.Template {
 // functions of the templates.
 var functions = template.FuncMap{
 	"asset": assetAddress,
-	"bar":   bar, "yieldBar": yieldBar, "curve": curve, "tone": tone, "ago": ago, "full": fullName, "vcPath": vcPath, "consolePath": consolePath, "forecastPath": forecastPath, "hostPath": hostPath,
+	"bar":   bar, "yieldBar": yieldBar, "curve": curve, "tone": tone, "ago": ago, "full": fullName, "vcPath": vcPath, "consolePath": consolePath, "forecastPath": forecastPath, "hostPath": hostPath, "jobPath": jobPath, "filePath": filePath,
+	"shell": shellCommand, "decision": func(form string, d jobData, do string) decisionForm { return decisionForm{form, do, d} },
+	"times": func(a, b float64) float64 { return a * b }, "largest": func(list []float64) float64 {
+		if len(list) == 0 {
+			return 0
+		}
+		return slices.Max(list)
+	},
 	"cores": func(n float64) string { return strconv.FormatFloat(n, 'f', 2, 64) },
 	"yield": func(n float64) string { return strconv.FormatFloat(n, 'f', 3, 64) },
 	"time":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
@@ -142,11 +150,11 @@ func curve(points []v1.CurvePoint) template.HTML {
 // tone of a state: what it looks like. The state itself is always written as well.
 func tone(state string) string {
 	switch state {
-	case "running", "ready", "done", "active", "drained", "held", "valid":
+	case "running", "ready", "done", "active", "drained", "held", "valid", "accepted", "confirmed", "re-confirmed", "met":
 		return "ok"
-	case "failed", "lost", "dead", "down", "degraded", "blocked", "error", "suspended", "expired":
+	case "failed", "lost", "dead", "down", "degraded", "blocked", "error", "suspended", "expired", "missed":
 		return "bad"
-	case "stopped", "none", "superseded", "":
+	case "stopped", "none", "superseded", "skipped", "rejected", "found", "":
 		return "plain"
 	}
 	return "warn"

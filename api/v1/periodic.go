@@ -57,6 +57,8 @@ type Occurrence struct {
 	State          string    `json:"state" enum:"confirmed,degraded,re-confirmed,running,met,missed,skipped" doc:"confirmed: hosts keep room for its VMs. degraded: none do. re-confirmed: others do again."`
 	Hosts          []string  `json:"hosts,omitempty" doc:"Witness: the host that keeps room for each VM. Not shown to tenants."`
 	VirtualCluster string    `json:"virtualCluster,omitempty" doc:"That runs or ran it, while it is there."`
+	GrantedCores   float64   `json:"grantedCores,omitempty" doc:"Cores that its run is sure of now."`
+	ExtraCores     float64   `json:"extraCores,omitempty" doc:"Of these, what is beyond its reservation, as it would miss its deadline."`
 	Text           string    `json:"text,omitempty" doc:"Why it is degraded or missed, or by how much it was in time."`
 }
 
@@ -71,7 +73,11 @@ type PeriodicRun struct {
 	Preempted      int       `json:"preempted,omitempty" doc:"How often it went back to the queue."`
 	PeakCores      float64   `json:"peakCores,omitempty" doc:"Most cores that its VMs used together in a minute; left out: not known."`
 	CoreHours      float64   `json:"coreHours,omitempty" doc:"What they used in all; left out: not known."`
+	ExtraCoreHours float64   `json:"extraCoreHours,omitempty" doc:"What it was given beyond its reservation."`
+	LentCoreHours  float64   `json:"lentCoreHours,omitempty" doc:"What others had of its reservation while it ran."`
 	Throttled      int       `json:"throttled,omitempty" doc:"Steps in which a cap held a VM back."`
+	Step           string    `json:"step,omitempty" doc:"Length of a step of its skyline, as a Go duration; left out: not known."`
+	Cores          []float64 `json:"cores,omitempty" doc:"Its skyline: cores that its VMs used together in each step from its start on, 480 steps at most."`
 }
 
 // PeriodicRequest is what an owner wants otherwise than it was found.

@@ -24,6 +24,12 @@ type ClusterSettings struct {
 	Pools       []string            `json:"pools" nullable:"false" doc:"Storage pools that VC files may name: NAME for all tenants, NAME=TENANT for one. Empty: all for the default tenant, the cluster's default pool for others."`
 	Moves       MoveSettings        `json:"moves" doc:"When VMs move by live migration, and how."`
 	Rightsizing RightsizingSettings `json:"rightsizing" doc:"Whose needs are estimated, and what is done with that."`
+	Periodic    PeriodicSettings    `json:"periodic" doc:"What runs of periodic jobs that were signed off are sure of."`
+}
+
+// PeriodicSettings say what runs of periodic jobs that were signed off are sure of.
+type PeriodicSettings struct {
+	Reprovision float64 `json:"reprovision" doc:"Largest share of the cluster's CPU that late runs may have beyond what is reserved for them. 0: none has more, and while it runs each is sure of its minYield alone."`
 }
 
 // MoveSettings say when VMs move by live migration, and how.
@@ -62,6 +68,12 @@ type SettingsPatch struct {
 	Pools       *[]string         `json:"pools,omitempty" maxItems:"256" doc:"Storage pools that VC files may name: NAME for all tenants, NAME=TENANT for one. With an entry, all others but the default pool are closed."`
 	Moves       *MovePatch        `json:"moves,omitempty" doc:"When VMs move by live migration, and how."`
 	Rightsizing *RightsizingPatch `json:"rightsizing,omitempty" doc:"Whose needs are estimated, and what is done with that."`
+	Periodic    *PeriodicPatch    `json:"periodic,omitempty" doc:"What runs of periodic jobs that were signed off are sure of."`
+}
+
+// PeriodicPatch changes what runs of periodic jobs are sure of.
+type PeriodicPatch struct {
+	Reprovision *float64 `json:"reprovision,omitempty" minimum:"0" maximum:"1" doc:"Largest share of the cluster's CPU that late runs may have beyond what is reserved for them; 0: none."`
 }
 
 // MovePatch changes settings of moves; what is left out stays.
@@ -88,7 +100,8 @@ func (s *SettingsPatch) check(fault func(field, format string, args ...any)) {
 	if *s == (SettingsPatch{}) {
 		fault("settings", "nothing to change: give at least one setting")
 	}
-	for name, nothing := range map[string]bool{"moves": s.Moves != nil && *s.Moves == MovePatch{}, "rightsizing": s.Rightsizing != nil && *s.Rightsizing == RightsizingPatch{}} {
+	for name, nothing := range map[string]bool{"moves": s.Moves != nil && *s.Moves == MovePatch{}, "rightsizing": s.Rightsizing != nil && *s.Rightsizing == RightsizingPatch{},
+		"periodic": s.Periodic != nil && *s.Periodic == PeriodicPatch{}} {
 		if nothing {
 			fault(name, "nothing to change")
 		}

@@ -59,6 +59,14 @@ type Member struct {
 	Lease string `json:"lease,omitempty" doc:"State of the lease, as of a host."`
 }
 
+// Certificate of a member.
+type Certificate struct {
+	Member string    `json:"member" doc:"Name of the member."`
+	Serial string    `json:"serial" doc:"Its number, in hexadecimal digits."`
+	Until  time.Time `json:"until" doc:"When it expires."`
+	Newest bool      `json:"newest" doc:"Whether it is the member's newest. The older ones are good until they expire, or the member is removed or let in again."`
+}
+
 // JoinTokenRequest asks for a token that lets one member in.
 type JoinTokenRequest struct {
 	Server  bool     `json:"server,omitempty" doc:"Let the member in as a server."`

@@ -73,7 +73,7 @@ type Quota struct {
 
 // QuotaLimit is the limit of one key.
 type QuotaLimit struct {
-	Key   string   `json:"key" enum:"cpu,memory,vms,vcs,disk,images,networks,tokens,queued,cloudInitBytes" doc:"What is limited."`
+	Key   string   `json:"key" enum:"cpu,memory,vms,vcs,disk,images,networks,tokens,queued,cloudInitBytes,periodicJobs" doc:"What is limited."`
 	Unit  string   `json:"unit" enum:"cores,bytes,items" doc:"Of limit and used."`
 	Limit *float64 `json:"limit,omitempty" doc:"Most that may be used; 0: nothing. Left out: unlimited."`
 	From  string   `json:"from" enum:"tenant,defaults,unset" doc:"Who set it: tenant, this tenant's own quota; defaults, that of all tenants without one; unset: no limit was set."`
@@ -82,7 +82,7 @@ type QuotaLimit struct {
 
 // QuotaPatch changes limits. Keys that are left out stay.
 type QuotaPatch struct {
-	Limits map[string]string `json:"limits" maxProperties:"16" doc:"New limits by key (cpu, memory, vms, vcs, disk, images, networks, tokens, queued, cloudInitBytes): a number, for bytes also with a unit, unlimited, or unset: that of the defaults." example:"{\"cpu\":\"64\",\"memory\":\"256GiB\",\"vms\":\"unlimited\"}"`
+	Limits map[string]string `json:"limits" maxProperties:"16" doc:"New limits by key (cpu, memory, vms, vcs, disk, images, networks, tokens, queued, cloudInitBytes, periodicJobs): a number, for bytes also with a unit, unlimited, or unset: that of the defaults." example:"{\"cpu\":\"64\",\"memory\":\"256GiB\",\"vms\":\"unlimited\"}"`
 }
 
 // Words of limits in requests.
@@ -93,7 +93,7 @@ const (
 
 // QuotaUnits are the units of the keys of quotas.
 var QuotaUnits = map[string]string{"cpu": "cores", "memory": "bytes", "disk": "bytes", "cloudInitBytes": "bytes",
-	"vms": "items", "vcs": "items", "images": "items", "networks": "items", "tokens": "items", "queued": "items"}
+	"vms": "items", "vcs": "items", "images": "items", "networks": "items", "tokens": "items", "queued": "items", "periodicJobs": "items"}
 
 func (q *QuotaPatch) check(fault func(field, format string, args ...any)) {
 	if len(q.Limits) == 0 {

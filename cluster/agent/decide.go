@@ -78,9 +78,9 @@ func (o SetCPU) String() string {
 func (o SetBalloon) String() string {
 	return fmt.Sprintf("balloon %s: %d -> %d bytes%s", o.Name, o.From, o.To, colon(o.Why))
 }
-func (o Undefine) String() string { return "remove " + o.Spec.Name }
+func (o Undefine) String() string { return "remove " + o.Spec.Label() }
 func (o Start) String() string {
-	return fmt.Sprintf("start %s generation %d", o.Spec.Name, o.Spec.Generation)
+	return fmt.Sprintf("start %s generation %d", o.Spec.Label(), o.Spec.Generation)
 }
 func (o ReportStatus) String() string {
 	phase := string(o.Status.Phase)
@@ -90,7 +90,7 @@ func (o ReportStatus) String() string {
 	return fmt.Sprintf("report %s generation %d %s", o.Status.VM, o.Status.Generation, phase)
 }
 func (o Migrate) String() string {
-	s := "move " + o.Spec.Name + " to " + o.Move.To
+	s := "move " + o.Spec.Label() + " to " + o.Move.To
 	if o.Move.MaxBytes > 0 {
 		s += fmt.Sprintf(", at most %d bytes", o.Move.MaxBytes)
 	}
@@ -293,7 +293,7 @@ func (d *decider) waitForStart(vm VM) {
 		d.waits(vm, why)
 		return
 	}
-	d.add(Blocked{vm.Spec.Identity.VM, vm.Spec.Name, why, false})
+	d.add(Blocked{vm.Spec.Identity.VM, vm.Spec.Label(), why, false})
 }
 
 // Unmanaged returns the VMs that carry this cluster's mark but are not in the leader's desired state for this host. The agent
@@ -386,7 +386,7 @@ func (d *decider) expect(vm VM) {
 
 // leave handles VMs that run and are to stop.
 func (d *decider) leave(vm VM, now hypervisor.VM, runs bool) {
-	id, name := vm.Spec.Identity.VM, vm.Spec.Name
+	id, name := vm.Spec.Identity.VM, vm.Spec.Label()
 	if runs && now.Generation != vm.Spec.Generation {
 		switch why := fmt.Sprintf("generation %d runs, %d is wanted", now.Generation, vm.Spec.Generation); {
 		case (now.State == hypervisor.Incoming || d.past.Standing[id]) && vm.MayStart && !d.givenUp(vm):
@@ -415,7 +415,7 @@ func (d *decider) shrink(vm VM, now hypervisor.VM, runs bool) {
 	if !ours(vm, now, runs) || vm.Want != WantRun {
 		return
 	}
-	id, name := vm.Spec.Identity.VM, vm.Spec.Name
+	id, name := vm.Spec.Identity.VM, vm.Spec.Label()
 	if less := d.force(now) - vm.Spec.CPU.Cap; !vm.FreezeCPU && less > tiny {
 		d.add(SetCPU{id, name, now.CPU, vm.Spec.CPU})
 		d.cpu -= less
@@ -434,7 +434,7 @@ func (d *decider) grow(vm VM, now hypervisor.VM, runs bool) {
 	if !ours(vm, now, runs) || vm.Want != WantRun {
 		return
 	}
-	id, name := vm.Spec.Identity.VM, vm.Spec.Name
+	id, name := vm.Spec.Identity.VM, vm.Spec.Label()
 	if more := vm.Spec.CPU.Cap - d.force(now); !vm.FreezeCPU && more > tiny {
 		if d.cpu+more > d.maxCPU() {
 			d.add(Blocked{id, name, fmt.Sprintf("%.3f cores more do not fit yet", more), true})
@@ -463,7 +463,7 @@ func (d *decider) reportAndClear(vm VM, now hypervisor.VM, runs bool) {
 		// Blocked already.
 	case runs && now.Leftover && vm.stays(): // its move is closed as one that it stayed in
 		if d.past.Leftover[vm.Spec.Identity.VM] >= leftoverFor {
-			d.add(Resume{vm.Spec.Identity.VM, vm.Spec.Name, vm.Spec.Generation, 0, vm.Spec.Leased, true})
+			d.add(Resume{vm.Spec.Identity.VM, vm.Spec.Label(), vm.Spec.Generation, 0, vm.Spec.Leased, true})
 		}
 	case runs:
 		d.reportRunning(vm, now)
@@ -499,7 +499,7 @@ func (d *decider) reset(vm VM, now hypervisor.VM, runs bool) {
 		d.report(vm, Status{Phase: PhaseReset, Reset: vm.Reset, Reason: try.Failed})
 	case known && try.Called: // this order is older than the permit
 	case ours(vm, now, runs) && now.State == hypervisor.Running && vm.Want == WantRun && vm.Seen:
-		d.add(Reset{id, vm.Spec.Name, vm.Spec.Generation, vm.Reset})
+		d.add(Reset{id, vm.Spec.Label(), vm.Spec.Generation, vm.Reset})
 	}
 }
 

@@ -73,7 +73,7 @@ func (g *guestWatch) observe(s hypervisor.Stats, memory int64, window time.Durat
 	}
 	took := g.reached && g.target > 0 && s.Balloon > g.target+balloonSlack
 	g.last = s
-	if g.pressure = g.shortage(took); g.pressure != "" {
+	if g.pressure = g.pressureReason(took); g.pressure != "" {
 		g.pressureAt = s.At
 		g.raise(took)
 	}
@@ -126,9 +126,9 @@ func (g *guestWatch) reportedSinceResize() bool {
 // used is the memory without which the guest cannot run, bytes.
 func (g *guestWatch) used() int64 { return max(0, g.last.Balloon-g.last.Available) }
 
-// shortage says why the guest is short of memory; "" = it is not, or that is not known. took: the guest took memory back by
+// pressureReason says why the guest is short of memory; "" = it is not, or that is not known. took: the guest took memory back by
 // itself.
-func (g *guestWatch) shortage(took bool) string {
+func (g *guestWatch) pressureReason(took bool) string {
 	s := g.last
 	if took {
 		return fmt.Sprintf("it ran out of memory and took %d MiB back by itself", (s.Balloon-g.target)>>20)

@@ -112,7 +112,7 @@ func (d *decider) whyItStays(vm VM, now hypervisor.VM) string {
 
 // atSource does what the stage of a move from here asks for.
 func (d *decider) atSource(vm VM, now hypervisor.VM, stage moveStage, why string) {
-	id, name, m := vm.Spec.Identity.VM, vm.Spec.Name, vm.Move
+	id, name, m := vm.Spec.Identity.VM, vm.Spec.Label(), vm.Move
 	switch stage {
 	case sourceWaits:
 		d.add(Blocked{id, name, "host " + m.To + " has no room for it yet", false})
@@ -177,7 +177,7 @@ func (d *decider) standingStage(vm VM, now hypervisor.VM) moveStage {
 
 // atTarget does what the stage of a move to here asks for.
 func (d *decider) atTarget(vm VM, stage moveStage) {
-	id, name, m := vm.Spec.Identity.VM, vm.Spec.Name, vm.Move
+	id, name, m := vm.Spec.Identity.VM, vm.Spec.Label(), vm.Move
 	switch stage {
 	case targetObstructed:
 		d.add(Blocked{id, name, "an earlier migration left it behind here", false})

@@ -29,10 +29,10 @@ func (r *runner) mayHandOver(ctx context.Context, op Migrate) (bool, error) {
 	h := Handover{VM: op.Spec.VM, Generation: op.Spec.Generation, Move: op.Move.Open}
 	p, err := r.permit(ctx, PermitRequest{Host: r.Host, Moves: []Handover{h}})
 	if err != nil {
-		return false, fmt.Errorf("permit to hand over VM %s: %w", op.Spec.Name, err)
+		return false, fmt.Errorf("permit to hand over VM %s: %w", op.Spec.Label(), err)
 	}
 	if !slices.Contains(p.Moves, h) {
-		r.log.Info("a hand-over was not permitted", "vm", op.Spec.Name, "why", p.Refused)
+		r.log.Info("a hand-over was not permitted", "vm", op.Spec.Label(), "why", p.Refused)
 		r.moves[h.VM] = never(h.VM, h.Move, 0, "not permitted: "+p.Refused)
 		r.wake()
 		return false, nil

@@ -41,7 +41,7 @@ func (r *runner) begin(ctx context.Context, specs []hypervisor.Spec) []*starting
 		s := &starting{spec: spec, done: make(chan struct{})}
 		begun[i], r.starts[spec.Identity.VM] = s, s
 		r.beside.Go(func() {
-			r.log.Info("start VM", "vm", spec.Name, "generation", spec.Generation)
+			r.log.Info("start VM", "vm", spec.Label(), "generation", spec.Generation)
 			r.Recorder.starts(spec.Identity.VM, spec.Generation)
 			s.err = r.Hypervisor.Define(ctx, spec)
 			if s.err == nil && spec.Leased && !r.lease.leased() { // it took long
@@ -122,7 +122,7 @@ func (r *runner) takeStart(ctx context.Context, s *starting) error {
 		}
 	}
 	r.attempts[id] = a
-	return fmt.Errorf("start VM %s: %w", s.spec.Name, s.err)
+	return fmt.Errorf("start VM %s: %w", s.spec.Label(), s.err)
 }
 
 // takeStarts takes in the starts that ended since rounds waited for them. Call it before VMs are listed: the list then shows

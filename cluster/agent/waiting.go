@@ -28,7 +28,7 @@ func (o GiveUp) String() string {
 // waits: a VM that is to start here does not yet. The agent reports why to the leader, and after startWithin that it does not
 // run.
 func (d *decider) waits(vm VM, why string) {
-	id, name, gen := vm.Spec.Identity.VM, vm.Spec.Name, vm.Spec.Generation
+	id, name, gen := vm.Spec.Identity.VM, vm.Spec.Label(), vm.Spec.Generation
 	d.add(Blocked{id, name, why, false})
 	switch waits := d.past.Waits[id]; {
 	case waits.For >= startWithin && !waits.Tried && vm.Spec.Leased:

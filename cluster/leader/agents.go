@@ -103,7 +103,7 @@ func imagesOf(s *state.Snapshot) func(name string) (state.Image, bool) {
 func specOf(images func(string) (state.Image, bool), meta state.Meta, g *state.Group, vm *state.VM) hypervisor.Spec {
 	spec := hypervisor.Spec{
 		Identity: hypervisor.Identity{Cluster: meta.ID, VM: vm.ID, Generation: vm.Generation},
-		Name:     vm.Domain(), VCPUs: vm.VCPUs, Memory: vm.BootMemory, Balloon: min(vm.Due(*g), vm.BootMemory),
+		Name:     vm.Domain(), Title: vm.Name, VCPUs: vm.VCPUs, Memory: vm.BootMemory, Balloon: min(vm.Due(*g), vm.BootMemory),
 		CPU:     hypervisor.CPU{Cap: g.Allocation, Weight: g.Allocation},
 		Network: g.Network,
 		CloudInit: hypervisor.CloudInit{UserData: g.CloudInit.UserData, MetaData: g.CloudInit.MetaData,

@@ -56,6 +56,9 @@ func Explain(v *View, vc state.VC) Explanation {
 	for _, line := range v.rightsizingOf(vc) {
 		say("%s", line)
 	}
+	for _, line := range GrantLines(v.Snapshot, vc.ID, true) {
+		say("%s", line)
+	}
 	for _, line := range placement.RulesOf(v.Snapshot, vc) {
 		say("%s", line)
 	}

@@ -108,7 +108,9 @@ func (c *Service) deleteImage(ctx context.Context, s *state.Snapshot, name strin
 	if dryRun {
 		return imageFree(s, name)
 	}
-	if err := c.propose(ctx, state.KindImageDrop, state.ImageDrop{Name: name, Remembered: r}); err != nil {
+	if err := c.propose(ctx, state.KindImageDrop, state.ImageDrop{Name: name, Remembered: r}); errors.Is(err, state.ErrInUse) {
+		return err // it names the image
+	} else if err != nil {
 		return fmt.Errorf("delete image %s: %w", name, err)
 	}
 	return nil
@@ -119,13 +121,13 @@ func imageFree(s *state.Snapshot, name string) error {
 	for _, vc := range s.VCs() {
 		for _, g := range vc.Groups {
 			if g.Image == name || g.Boot.Kernel == name || g.Boot.Initrd == name {
-				return fmt.Errorf("delete image %s: virtual cluster %s, group %s uses it: %w", name, vc.Name, g.Name, state.ErrInUse)
+				return fmt.Errorf("image %s: virtual cluster %s, group %s uses it: %w", name, vc.Name, g.Name, state.ErrInUse)
 			}
 		}
 	}
 	for _, img := range s.Images() {
 		if img.Initrd == name {
-			return fmt.Errorf("delete image %s: kernel image %s boots with it: %w", name, img.Name, state.ErrInUse)
+			return fmt.Errorf("image %s: kernel image %s boots with it: %w", name, img.Name, state.ErrInUse)
 		}
 	}
 	return nil

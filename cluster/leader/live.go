@@ -80,12 +80,6 @@ func (live HostLive) after(r agent.Report, now time.Time) HostLive {
 			}
 		}
 	}
-	if r.Reach {
-		live.Strays = slices.Clone(live.Unmanaged)
-		for _, i := range incoming(live.Running) {
-			live.Strays = append(live.Strays, i.Name)
-		}
-	}
 	live.Moves, live.Resumes, live.MissingRoutes = r.Moves, r.Resumes, r.MissingRoutes
 	if r.Migrates.CPUModel != "" {
 		live.Migrates = r.Migrates
@@ -148,30 +142,23 @@ func (l *liveReports) each(see func(host string, live HostLive) bool) {
 	}
 }
 
-// listerOf returns a function that returns the hosts whose hypervisor last listed a VM, or a stray one by its name. It goes through the
-// hosts' reports once for each of both, when it is first asked: it is for one decision, and one goroutine.
+// listerOf returns a function that returns the hosts whose hypervisor last listed a VM, in no order. It goes through the hosts'
+// reports once, when it is first asked of a VM that was started before: it is for one decision, and one goroutine.
 func listerOf(reports iter.Seq2[string, HostLive]) func(vm state.VM) []string {
-	var ids, names map[string][]string // hosts by what they list
+	var hosts map[string][]string // by the VMs that they list
 	return func(vm state.VM) []string {
-		if names == nil {
-			names = map[string][]string{}
-			for host, l := range reports {
-				for _, name := range l.Strays {
-					names[name] = append(names[name], host)
-				}
-			}
+		if vm.Generation == 0 {
+			return nil
 		}
-		if vm.Generation > 0 && ids == nil { // it was started before
-			ids = map[string][]string{}
+		if hosts == nil {
+			hosts = map[string][]string{}
 			for host, l := range reports {
 				for _, i := range l.Running {
-					ids[i.VM] = append(ids[i.VM], host)
+					hosts[i.VM] = append(hosts[i.VM], host)
 				}
 			}
 		}
-		hosts := slices.Concat(ids[vm.ID], names[vm.Domain()])
-		slices.Sort(hosts)
-		return slices.Compact(hosts)
+		return hosts[vm.ID]
 	}
 }
 

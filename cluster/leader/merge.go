@@ -2,6 +2,7 @@ package leader
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -40,8 +41,8 @@ func (e *Conflicts) Error() string {
 func (e *Conflicts) Is(target error) bool { return target == ErrConflict }
 
 // merge makes one spec of three: base is the last file that was applied, now what is in force, and mine the file. A field that mine
-// leaves as it is in base stays as it is now; kept lists those that others changed. A field that both changed is a conflict. Without a
-// base, and with force, mine is what comes out.
+// leaves as it is in base stays as it is now; kept lists those that others changed. A field that both changed is a conflict; each label
+// is a field. Without a base, and with force, mine is what comes out.
 func merge(base *state.VCSpec, now, mine state.VCSpec, force bool) (out state.VCSpec, kept []FieldChange, err error) {
 	if base == nil || force {
 		return mine, nil, nil
@@ -64,8 +65,13 @@ func merge(base *state.VCSpec, now, mine state.VCSpec, force bool) (out state.VC
 			m.removed(g.Name, was, groupOf(&mine, g.Name))
 			continue
 		}
+		of := sides[state.Group]{was, theirs, groupOf(&mine, g.Name)}
 		for _, f := range groupFields {
-			mergeField(&m, f, "groups["+g.Name+"].", sides[state.Group]{was, theirs, groupOf(&mine, g.Name)}, g)
+			if f.name == labelsField {
+				mergeLabels(&m, "groups["+g.Name+"].", of, g)
+				continue
+			}
+			mergeField(&m, f, "groups["+g.Name+"].", of, g)
 		}
 	}
 	out.Groups = slices.DeleteFunc(out.Groups, func(g state.Group) bool { return slices.Contains(m.gone, g.Name) })
@@ -123,6 +129,45 @@ func mergeField[T any](m *merger, f specField[T], at string, of sides[T], out *T
 		was := shown(FieldChange{Field: at + f.name, From: was}).From
 		m.conflicts = append(m.conflicts, Conflict{Field: at + f.name, Was: was, Now: c.From, Mine: c.To})
 	}
+}
+
+// mergeLabels merges the labels of a group, each as a field of its own: one owner may add a label while another removes one.
+func mergeLabels(m *merger, at string, of sides[state.Group], out *state.Group) {
+	keys := map[string]bool{}
+	for _, side := range []*state.Group{of.base, of.now, of.mine} {
+		for key := range side.Labels {
+			keys[key] = true
+		}
+	}
+	out.Labels = maps.Clone(out.Labels) // the file keeps its own
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		mergeField(m, labelField(key), at, of, out)
+	}
+	if len(out.Labels) == 0 {
+		out.Labels = nil
+	}
+}
+
+// labelField is one label of a group. The text of an empty value is "", in quotes: it is not left out.
+func labelField(key string) specField[state.Group] {
+	return specField[state.Group]{labelsField + "[" + key + "]", func(g *state.Group) string {
+		switch value, is := g.Labels[key]; {
+		case is && value == "":
+			return `""`
+		default:
+			return value
+		}
+	}, func(to, from *state.Group) {
+		value, is := from.Labels[key]
+		if !is {
+			delete(to.Labels, key)
+			return
+		}
+		if to.Labels == nil {
+			to.Labels = map[string]string{}
+		}
+		to.Labels[key] = value
+	}}
 }
 
 func orDefault(text string) string {

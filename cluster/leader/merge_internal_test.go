@@ -2,9 +2,13 @@ package leader
 
 import (
 	"errors"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"evenkeel/cluster/state"
 )
@@ -16,6 +20,15 @@ func TestMerge(t *testing.T) {
 	}
 	group := func(name string, count int) state.Group {
 		return state.Group{Name: name, Count: count, CPU: 1, Memory: 1 << 30}
+	}
+	labelled := func(pairs ...string) state.VCSpec {
+		g := group("a", 1)
+		g.Labels = map[string]string{}
+		for _, pair := range pairs {
+			key, value, _ := strings.Cut(pair, "=")
+			g.Labels[key] = value
+		}
+		return spec(1, g)
 	}
 	a1, a2, a3, b1 := group("a", 1), group("a", 2), group("a", 3), group("b", 1)
 	for name, c := range map[string]struct {
@@ -37,7 +50,15 @@ func TestMerge(t *testing.T) {
 		"another removes a group":               {base: spec(1, a1, b1), now: spec(1, b1), mine: spec(1, a1, b1), want: spec(1, b1), kept: []string{"groups[a]"}},
 		"the file removes what another changed": {base: spec(1, a1, b1), now: spec(1, a2, b1), mine: spec(1, b1), conflicts: []string{"groups[a]"}},
 		"the file changes what another removed": {base: spec(1, a1, b1), now: spec(1, b1), mine: spec(1, a2, b1), conflicts: []string{"groups[a]"}},
-		"both add the same group otherwise":     {base: spec(1, b1), now: spec(1, a1, b1), mine: spec(1, a2, b1), conflicts: []string{"groups[a].count"}},
+		"the file adds a label, another removes one": {base: labelled("x=1", "y=1"), now: labelled("x=1"), mine: labelled("x=1", "y=1", "z=1"),
+			want: labelled("x=1", "z=1"), kept: []string{"groups[a].labels[y]"}},
+		"the file removes a label, another adds one": {base: labelled("x=1"), now: labelled("x=1", "y="), mine: labelled(),
+			want: labelled("y="), kept: []string{"groups[a].labels[y]"}},
+		"another removes the last label":                {base: labelled("x="), now: labelled(), mine: labelled("x="), want: spec(1, a1), kept: []string{"groups[a].labels[x]"}},
+		"both give a label the same value":              {base: labelled("x=1"), now: labelled("x=2"), mine: labelled("x=2"), want: labelled("x=2")},
+		"both change a label":                           {base: labelled("x=1"), now: labelled("x=2", "y=1"), mine: labelled("x=3"), conflicts: []string{"groups[a].labels[x]"}},
+		"the file empties a label that another removes": {base: labelled("x=1"), now: labelled(), mine: labelled("x="), conflicts: []string{"groups[a].labels[x]"}},
+		"both add the same group otherwise":             {base: spec(1, b1), now: spec(1, a1, b1), mine: spec(1, a2, b1), conflicts: []string{"groups[a].count"}},
 	} {
 		got, kept, err := merge(&c.base, c.now, c.mine, c.force)
 		var conflicts *Conflicts
@@ -58,6 +79,52 @@ func TestMerge(t *testing.T) {
 			t.Errorf("%s: kept %v, want %v", name, fields, c.kept)
 		}
 	}
+}
+
+// Labels merge by key, whatever they are: what one side alone changed is taken, what both made the same is taken once, and nothing else
+// is touched. A conflict is a key that both made something else of.
+func TestMergeLabels(t *testing.T) {
+	draw := func(rt *rapid.T, what string) map[string]string {
+		return rapid.MapOfN(rapid.SampledFrom([]string{"a", "b", "c", "d"}), rapid.SampledFrom([]string{"", "1", "2"}), 0, 4).Draw(rt, what)
+	}
+	with := func(labels map[string]string) state.VCSpec {
+		return state.VCSpec{MinYield: -1, Groups: []state.Group{{Name: "g", Count: 1, CPU: 1, Memory: 1 << 30, Labels: maps.Clone(labels)}}}
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		base, now, mine := draw(rt, "base"), draw(rt, "now"), draw(rt, "mine")
+		old := with(base)
+		want, clash := map[string]string{}, 0
+		for _, key := range []string{"a", "b", "c", "d"} {
+			was, had := base[key]
+			theirs, has := now[key]
+			own, owns := mine[key]
+			switch {
+			case had == has && was == theirs, has == owns && theirs == own:
+				if owns {
+					want[key] = own
+				}
+			case had == owns && was == own:
+				if has {
+					want[key] = theirs
+				}
+			default:
+				clash++
+			}
+		}
+		before := maps.Clone(mine)
+		file := with(mine)
+		got, _, err := merge(&old, with(now), file, false)
+		var conflicts *Conflicts
+		if errors.As(err, &conflicts) != (clash > 0) || conflicts != nil && len(conflicts.Fields) != clash {
+			rt.Fatalf("%v, want %d conflicts", err, clash)
+		}
+		if clash == 0 && !maps.Equal(got.Groups[0].Labels, want) {
+			rt.Fatalf("%v, want %v", got.Groups[0].Labels, want)
+		}
+		if !maps.Equal(file.Groups[0].Labels, before) {
+			rt.Fatalf("the file's own labels became %v", file.Groups[0].Labels)
+		}
+	})
 }
 
 func names[T any](in []T, of func(T) string) (out []string) {

@@ -70,7 +70,7 @@ func TestMinMemoryThatAHostIsSent(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, vm := range want.VMs {
-				if vm.Spec.Name == "ek-"+name+"-g-0" {
+				if vm.Spec.Title == name+"-g-0" {
 					return vm.MinMemory
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"evenkeel/cluster/scheduler/agenda"
+	"evenkeel/cluster/scheduler/reprovision"
 	"evenkeel/cluster/state"
 )
 
@@ -125,6 +126,32 @@ func (c *Service) inForce(name string, contract *state.SignOff) error {
 		return &Invalid{Fields: []FieldError{{Field: "job", Text: "job " + name + ": " + strings.TrimSuffix(err.Error(), ": "+state.ErrInvalid.Error())}}}
 	}
 	return nil
+}
+
+// ReprovisionStats returns the counts of a server that leads.
+func (c *Service) ReprovisionStats() reprovision.Stats { return c.current.Load().reprovision.Stats() }
+
+// GrantLines say what the run of a VC was granted; nil: it is no run of a job that was signed off, or was granted nothing so far. Names of
+// other VCs are in them only if all may see them.
+func GrantLines(s *state.Snapshot, vc string, names bool) (lines []string) {
+	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	run, ok := s.OpenRun(vc)
+	if !ok || run.Grant == nil && run.Extras == nil {
+		return nil
+	}
+	if g := run.Grant; g != nil {
+		say("it is sure of %.2f cores since %s, until it is decided again", g.Cores, g.Since.UTC().Format("2006-01-02 15:04:05 MST"))
+		if g.Extra > 0 {
+			say("%.2f of them are beyond what is reserved for it now, as it would miss its deadline; what it is given is bound by %s", g.Extra, g.Bound)
+		}
+		if names && len(g.From) > 0 {
+			say("virtual clusters on its hosts that have less than they need: %s", strings.Join(g.From, ", "))
+		}
+	}
+	if e := run.Extras; e != nil && e.Extra+e.Lent > 0 {
+		say("so far it was given %.2f core-hours beyond its reservation, and others had %.2f core-hours of that", e.Extra/3600, e.Lent/3600)
+	}
+	return lines
 }
 
 func zoneName(ask agenda.Ask) string {

@@ -169,37 +169,50 @@ func (c *crew) underWay() state.MovePlan {
 	return r.Plan
 }
 
-// TestANameThatIsTaken: a VM is placed where no VM that the state does not know has its name, whether that runs or stands there
-// after a migration.
-func TestANameThatIsTaken(t *testing.T) {
-	stands := func(name string) []agent.Instance {
-		return []agent.Instance{{VM: "gone", Name: name, Generation: 1, Incoming: true, Leftover: true}}
-	}
-	for _, c := range []struct {
-		name  string
-		there agent.Report // on h1
-		host  string       // for ek-web-g-0
-	}{
-		{"nothing is there", agent.Report{Running: []agent.Instance{}}, "h1"},
-		{"others are", agent.Report{Running: stands("ek-web-g-2"), Unmanaged: []string{"ek-web-g-1"}}, "h1"},
-		{"it runs", agent.Report{Running: []agent.Instance{{VM: "gone", Name: "ek-web-g-0", Generation: 1}}, Unmanaged: []string{"ek-web-g-0"}}, "h2"},
-		{"it stands", agent.Report{Running: stands("ek-web-g-0")}, "h2"},
+// TestDomainsOfOtherVMs: where a domain runs or stands that has the name of a VM, as VMs of earlier versions have, that VM is started all
+// the same: its own domain is named by its id.
+func TestDomainsOfOtherVMs(t *testing.T) {
+	for _, there := range []agent.Instance{
+		{VM: "gone", Name: "ek-web-g-0", Generation: 1},
+		{VM: "gone", Name: "ek-web-g-0", Generation: 1, Incoming: true, Leftover: true},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			newCrew(t, func(t *testing.T, k *crew) {
-				want, _, err := k.Desired(t.Context(), "h1")
-				k.must(err)
-				r := c.there
-				r.Host, r.Epoch, r.Index, r.Reach, r.Capacity, r.Allowance = "h1", want.Epoch, want.Index, true, hypervisor.Capacity{CPU: 4, Memory: 8 << 30}, agent.Limits{CPU: 4, Memory: 8 << 30}
-				k.must(k.Report(t.Context(), r))
-				_, err = k.Create(t.Context(), vc("web", 1, 1, 512<<20), leader.Call{})
-				k.must(err)
-				if vm, _ := k.state().VMNamed("web-g-0"); vm.Host != c.host {
-					t.Errorf("placed on %q, want %q", vm.Host, c.host)
-				}
-			}, "h2")
-		})
+		newCrew(t, func(t *testing.T, k *crew) {
+			want, _, err := k.Desired(t.Context(), "h1")
+			k.must(err)
+			k.must(k.Report(t.Context(), agent.Report{Host: "h1", Epoch: want.Epoch, Index: want.Index, Reach: true, Running: []agent.Instance{there}, Unmanaged: []string{"ek-web-g-0"},
+				Capacity: hypervisor.Capacity{CPU: 4, Memory: 8 << 30}, Allowance: agent.Limits{CPU: 4, Memory: 8 << 30}}))
+			_, err = k.Create(t.Context(), vc("web", 1, 1, 512<<20), leader.Call{})
+			k.must(err)
+			vm, _ := k.state().VMNamed("web-g-0")
+			want, _, err = k.Desired(t.Context(), "h1")
+			k.must(err)
+			if vm.Host != "h1" || len(want.VMs) != 1 || want.VMs[0].Spec.Name != "ek-"+vm.ID || want.VMs[0].Spec.Title != "web-g-0" {
+				t.Errorf("placed on %q; h1 is sent %+v", vm.Host, want.VMs)
+			}
+		}, "h2")
 	}
+}
+
+// TestDomainThatIsShown: a VM has the domain that its host lists, which an earlier version may have named; one that no host lists is
+// started by its id.
+func TestDomainThatIsShown(t *testing.T) {
+	newCrew(t, func(t *testing.T, k *crew) {
+		_, err := k.Create(t.Context(), vc("web", 1, 1, 512<<20), leader.Call{})
+		k.must(err)
+		vm, _ := k.state().VMNamed("web-g-0")
+		for _, c := range []struct{ listed, want string }{{"", "ek-" + vm.ID}, {"ek-web-g-0", "ek-web-g-0"}, {"", "ek-" + vm.ID}} {
+			r := agent.Report{Host: vm.Host, Reach: true, Running: []agent.Instance{}, Capacity: hypervisor.Capacity{CPU: 4, Memory: 8 << 30}, Allowance: agent.Limits{CPU: 4, Memory: 8 << 30}}
+			if c.listed != "" {
+				r.Running = append(r.Running, agent.Instance{VM: "other", Name: "ek-other"}, agent.Instance{VM: vm.ID, Name: c.listed, Generation: vm.Generation})
+			}
+			k.must(k.Report(t.Context(), r))
+			v, err := k.View(t.Context(), false)
+			k.must(err)
+			if got := v.VMView(vm).Domain; got != c.want {
+				t.Errorf("listed as %q: %q, want %q", c.listed, got, c.want)
+			}
+		}
+	})
 }
 
 // A leader plans nothing again, and no plan ends, before it knows of all hosts which VMs they could take: moves go to a target

@@ -29,6 +29,7 @@ type Change struct {
 	VM   string // name, "" where the change is to a group
 	VC   string
 	Text string // "place render-worker-0 on h1: 0.50 of 1.00 cores, 1024 MiB"
+	Disk string // what becomes of the VM's own disk: "with its disk"; "" = nothing, or it has none
 }
 
 // Scale is a request to change the size or the needs of a VC's groups. A nil field stays as it is.

@@ -75,7 +75,7 @@ func (h *rightsizedHost) report() {
 	r := agent.Report{Host: "h1", Capacity: hypervisor.Capacity{CPU: 4, Memory: 8 << 30}, Allowance: agent.Limits{CPU: 4, Memory: 8 << 30}, Overhead: 64 << 20, Reach: true,
 		Running: []agent.Instance{}, Epoch: want.Epoch, Index: want.Index, Samples: []agent.Sample{}, Available: h.available}
 	for _, vm := range want.VMs {
-		id, name := vm.Spec.Identity.VM, strings.TrimPrefix(vm.Spec.Name, "ek-")
+		id, name := vm.Spec.Identity.VM, vm.Spec.Title
 		st := agent.Status{VM: id, Generation: vm.Spec.Identity.Generation, Phase: agent.PhaseRunning, ChargedMemory: vm.Spec.Balloon}
 		if vm.Want != agent.WantRun {
 			if !vm.EndKnown {

@@ -23,6 +23,7 @@ func (c *Service) Run(ctx context.Context) {
 	beside.Go(func() { t.drains.Run(ctx) })
 	beside.Go(func() { t.rightsizing.Run(ctx) })
 	beside.Go(func() { t.agenda.Run(ctx) })
+	beside.Go(func() { t.reprovision.Run(ctx) })
 	beside.Go(func() { c.keepTokenUses(ctx) })
 	beside.Go(func() { c.watchWaits(ctx) })
 	defer beside.Wait()

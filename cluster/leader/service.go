@@ -424,17 +424,20 @@ func changesOf(s *state.Snapshot, p *state.Plan) []Change {
 		case vm.Goal == state.GoalDelete:
 			ch.Verb, ch.Text = "delete", fmt.Sprintf("delete %s from %s", vm.Name, vm.Host)
 			if placement.HasDisk(s, g) {
-				ch.Text += ", with its disk"
+				ch.Disk = "with its disk"
 			}
 		case vm.Order != (state.VMOrder{}):
 			ch.Verb, ch.Text = orderChange(vm)
 		case vm.Goal == state.GoalStop:
 			ch.Verb, ch.Text = "stop", fmt.Sprintf("stop %s on %s", vm.Name, vm.Host)
 			if placement.HasDisk(s, g) && !g.Disk.Ephemeral {
-				ch.Text += ", its disk is kept"
+				ch.Disk = "its disk is kept"
 			}
 		default:
 			ch.Verb, ch.Text = "balloon", fmt.Sprintf("balloon of %s on %s: %d MiB", vm.Name, vm.Host, vm.Due(g)>>20)
+		}
+		if ch.Disk != "" {
+			ch.Text += ", " + ch.Disk
 		}
 		out = append(out, ch)
 	}

@@ -56,6 +56,8 @@ var settingsThatAct = map[string]struct {
 	"moves.deadline":            {func(s *state.Settings) { s.Moves.Deadline = 5000 }, migrated(0, 0), "done in 8s", "failed in 5s"},
 	"moves.onJoin":              {func(s *state.Settings) { s.Moves.OnJoin = true }, joined, "running after 9m0s", "running after 1m0s"},
 
+	"periodic.reprovision": {func(s *state.Settings) { s.Periodic.Reprovision = 0 }, delayed, "sure of 2.0 cores", "sure of its minYield"},
+
 	"rightsizing.mode":  {func(s *state.Settings) { s.Rightsizing.Mode = state.RightsizingOn }, rightsized("", state.NeedsEstimated), "1.0 cores", "0.2 cores"},
 	"rightsizing.needs": {func(s *state.Settings) { s.Rightsizing.Needs = state.NeedsEstimated }, rightsized(state.RightsizingOn, ""), "1.0 cores", "0.2 cores"},
 	"rightsizing.aggressiveness": {func(s *state.Settings) { s.Rightsizing.Aggressiveness = state.Conservative }, rightsized(state.RightsizingOn, state.NeedsEstimated),

@@ -56,12 +56,15 @@ var groupFields = []specField[state.Group]{
 	{"cloudInit.userData", func(g *state.Group) string { return g.CloudInit.UserData }, func(to, from *state.Group) { to.CloudInit.UserData = from.CloudInit.UserData }},
 	{"cloudInit.metaData", func(g *state.Group) string { return g.CloudInit.MetaData }, func(to, from *state.Group) { to.CloudInit.MetaData = from.CloudInit.MetaData }},
 	{"cloudInit.networkConfig", func(g *state.Group) string { return g.CloudInit.NetworkConfig }, func(to, from *state.Group) { to.CloudInit.NetworkConfig = from.CloudInit.NetworkConfig }},
-	{"labels", func(g *state.Group) string { return labelsText(g.Labels) }, func(to, from *state.Group) { to.Labels = from.Labels }},
+	{labelsField, func(g *state.Group) string { return labelsText(g.Labels) }, func(to, from *state.Group) { to.Labels = from.Labels }},
 	{"affinity.spread", func(g *state.Group) string { return g.Affinity.Spread }, func(to, from *state.Group) { to.Affinity.Spread = from.Affinity.Spread }},
 	{"affinity.require", func(g *state.Group) string { return termsText(g.Affinity.Require) }, func(to, from *state.Group) { to.Affinity.Require = from.Affinity.Require }},
 	{"affinity.prefer", func(g *state.Group) string { return termsText(g.Affinity.Prefer) }, func(to, from *state.Group) { to.Affinity.Prefer = from.Affinity.Prefer }},
 	{"affinity.avoid", func(g *state.Group) string { return termsText(g.Affinity.Avoid) }, func(to, from *state.Group) { to.Affinity.Avoid = from.Affinity.Avoid }},
 }
+
+// labelsField is the name of the labels of a group. A merge takes them one by one: see mergeLabels.
+const labelsField = "labels"
 
 // secret says whether the values of a field are not shown: they may hold passwords.
 func secret(field string) bool { return strings.Contains(field, "cloudInit.") }

@@ -14,6 +14,7 @@ import (
 	"evenkeel/cluster/scheduler/moves"
 	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/scheduler/rebalance"
+	"evenkeel/cluster/scheduler/reprovision"
 	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
 )
@@ -39,6 +40,7 @@ type term struct {
 	rebalance       *rebalance.Runner
 	drains          *drain.Runner
 	agenda          *agenda.Runner
+	reprovision     *reprovision.Runner
 	queue           admission.QueueCache // under planning
 
 	evaluations atomic.Uint64 // of needs after which VMs may be started again
@@ -63,6 +65,8 @@ func (c *Service) newTerm(number uint64) *term {
 		Env: t.env, Inventory: t.reports.inventory, Fleet: t.drainFleet})
 	t.agenda = agenda.NewRunner(agenda.Options{Period: c.o.Period, Now: c.o.Now, Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Propose: t.propose,
 		Turn: c.turn, Drained: c.inflight.drained, Unavailable: t.failover.Unavailable, Silent: func(s *state.Snapshot) bool { return len(t.failover.Awaited(s)) > 0 }, Samples: t.samples, Evaluated: t.timePassed})
+	t.reprovision = reprovision.New(reprovision.Options{Period: c.o.Period, Now: c.o.Now, Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Propose: t.propose,
+		Silent: func(s *state.Snapshot) bool { return len(t.failover.Awaited(s)) > 0 }, Samples: t.use, Granted: c.wakeLoop})
 	return t
 }
 
@@ -71,6 +75,17 @@ func (t *term) samples(s *state.Snapshot) map[string]agenda.Sample {
 	out := map[string]agenda.Sample{}
 	for id, m := range t.reports.measured(s) {
 		out[id] = agenda.Sample{At: m.At, Cap: m.Cap, Used: m.Used, Memory: m.MemoryUsed}
+	}
+	return out
+}
+
+// use is what hosts last measured of the CPU of VMs.
+func (t *term) use(s *state.Snapshot) map[string]reprovision.Sample {
+	out := map[string]reprovision.Sample{}
+	for id, m := range t.reports.measured(s) {
+		if !m.At.IsZero() {
+			out[id] = reprovision.Sample{At: m.At, Cap: m.Cap, Used: m.Used}
+		}
 	}
 	return out
 }

@@ -17,7 +17,6 @@ const (
 	maxVCPUs  = 1024
 	maxMemory = 1 << 46 // bytes, of its memory and of its disk: 64 TiB
 	minCPU    = 0.001   // cores; a host's scheduler cannot give less
-	maxDomain = 128     // characters of a domain's name
 )
 
 // faults collects the faults of a request.
@@ -71,10 +70,6 @@ func complete(s *state.Snapshot, set state.Settings, vc state.VC) (state.VC, err
 			f.add(at+"disk.size", g.Disk.Size, "is less than the %d bytes of image %s", img.DiskSize, img.Name)
 		}
 		checkAffinity(&f, at+"affinity.", s, vc.Name, g.Affinity)
-		last := state.VM{Name: fmt.Sprintf("%s-%s-%d", vc.Name, g.Name, set.MaxVMs-1)}
-		if n := len(last.Domain()) - maxDomain; n > 0 {
-			f.add(at+"name", g.Name, "makes the names of its VMs too long for hypervisors, by %d characters together with the name of the virtual cluster", n)
-		}
 	}
 	vc.Groups = groups
 	checkRestart(&f, s, set, vc)

@@ -34,9 +34,6 @@ type HostLive struct {
 	Running   []agent.Instance
 	Listed    time.Time
 	ListedFor uint64
-	// Strays are the names of those VMs there that the state does not have there, running or not. A migration's copies are among
-	// them.
-	Strays []string
 
 	Resumes       bool                 // its agent resumes VMs that a migration left paused
 	Moves         []agent.MoveProgress // the migrations that go on from there
@@ -105,6 +102,7 @@ type leaseView struct {
 type VMView struct {
 	state.VM
 	VCName     string
+	Domain     string  // its name on its hypervisor: as the host lists it, else as it would be started
 	State      string  // starting, running, paused, stopping, stopped, failed, unknown
 	Need       float64 // cores
 	Allocation float64 // cores
@@ -119,7 +117,11 @@ type VMView struct {
 	StartedAt  time.Time    // zero = not known
 	Addresses  []netip.Addr // as its host last found them
 	MinYield   float64      // that its VC was promised
-	// What its group states, see state.Group.
+	OfGroup
+}
+
+// OfGroup is what the group of a VM states, see state.Group.
+type OfGroup struct {
 	Image   string
 	Disk    state.Disk
 	Network string
@@ -164,7 +166,8 @@ type VCView struct {
 func (v *View) VMView(vm state.VM) VMView {
 	vc, _ := v.VC(vm.VC)
 	g, _ := vc.GroupOf(vm)
-	out := VMView{VM: vm, VCName: vc.Name, State: string(vm.Phase), Need: g.Need(), Memory: g.Memory, MinYield: vc.MinYield, Image: g.Image, Disk: g.Disk, Network: g.Network, Labels: g.Labels}
+	out := VMView{VM: vm, Domain: vm.Domain(), VCName: vc.Name, State: string(vm.Phase), Need: g.Need(), Memory: g.Memory, MinYield: vc.MinYield,
+		OfGroup: OfGroup{Image: g.Image, Disk: g.Disk, Network: g.Network, Labels: g.Labels}}
 	switch {
 	case vm.ConsumesResources() && vm.Phase == state.Stopping: // it keeps the cap it had, whatever its group is given meanwhile
 		g.Allocation = vm.Frozen
@@ -183,6 +186,11 @@ func (v *View) VMView(vm state.VM) VMView {
 	}
 	v.fill()
 	live := v.live[vm.Host]
+	for _, i := range live.Running {
+		if i.VM == vm.ID && i.Name != "" {
+			out.Domain = i.Name
+		}
+	}
 	if (!live.Reach || v.leases[vm.Host].state == "over") && vm.Phase == state.Running {
 		out.State = "unknown" // its host cannot report
 	}
@@ -298,10 +306,23 @@ func (v *View) synced(host string) uint64 {
 }
 
 // MinYield is the minimum yield of the cluster: the lowest yield of the VCs that run, 1 if none does.
-func (v *View) MinYield() float64 {
+func (v *View) MinYield() float64 { return MinYieldOf(v.VCViews()) }
+
+// VCViews are the views of all VCs, in order of their age.
+func (v *View) VCViews() []VCView {
+	rows := v.VCs()
+	out := make([]VCView, len(rows))
+	for i, vc := range rows {
+		out[i] = v.VCView(vc)
+	}
+	return out
+}
+
+// MinYieldOf is MinYield by the views of all VCs.
+func MinYieldOf(all []VCView) float64 {
 	y := 1.0
-	for _, vc := range v.VCs() {
-		if c := v.VCView(vc); c.Count.Starting+c.Count.Running > 0 {
+	for i := range all {
+		if c := &all[i]; c.Count.Starting+c.Count.Running > 0 {
 			y = min(y, c.Yield)
 		}
 	}

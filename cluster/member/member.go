@@ -111,7 +111,8 @@ type Member struct {
 
 	announced chan struct{} // holds one after leads changed
 
-	renewals   renewals // while this server leads
+	renewals   renewals   // while this server leads
+	renewing   sync.Mutex // one renewal of this member's certificate at a time
 	gossipKeys gossipKeys
 
 	audits ring
@@ -206,7 +207,7 @@ func (m *Member) start(ctx context.Context, security transport.Security, wg *syn
 		})
 	}
 	m.gossipKeys.load(m.o.Dir, m.log)
-	peers := transport.PeersOptions{Security: security, Dialer: m.dialer, Log: m.log}
+	peers := transport.PeersOptions{Security: security, Dialer: m.dialer, Log: m.log, RenewNow: m.renewNow}
 	api := transport.NoServer
 	if m.identity.Server {
 		if err := m.openServer(); err != nil {

@@ -313,6 +313,9 @@ func TestOwnPKI(t *testing.T) {
 		}
 		m = s.start("h1", s.listen("h1"))
 		s.eventually("h1 leads again, and its host reports", func() bool { return s.ready() == 1 })
+		if _, err := m.RenewCertificate(t.Context(), "h1"); !errors.Is(err, transport.ErrOwnPKI) || !errors.Is(err, leader.ErrConflict) {
+			t.Errorf("the cluster renews a certificate that is not its own: %v", err)
+		}
 		text, _, err := m.NewToken(t.Context(), time.Hour, state.JoinToken{Agent: true})
 		if err != nil {
 			t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/transport"
+	"evenkeel/hypervisor"
 )
 
 // Bounds of the certificates that a member adds to its row: each is an entry of the log.
@@ -200,6 +201,8 @@ func (m *Member) keepCertificate(ctx context.Context) error {
 // renew has the leader issue another certificate. The one that this member shows is recorded first: a restored state may not
 // have it, and a certificate that the state does not have is not renewed.
 func (m *Member) renew(ctx context.Context) error {
+	m.renewing.Lock()
+	defer m.renewing.Unlock()
 	if err := m.takenDown(ctx); err != nil {
 		return err
 	}
@@ -223,6 +226,61 @@ func (m *Member) renew(ctx context.Context) error {
 		return m.certificates.Replace(pki.Material{Cert: []byte(c.Cert), Key: keyPEM, CA: []byte(c.CA)}, time.Now())
 	})
 }
+
+// renewNow renews this member's certificate, whatever is left of its life.
+func (m *Member) renewNow(ctx context.Context) (transport.Renewed, error) {
+	if m.certificates.Foreign() {
+		return transport.Renewed{}, transport.ErrOwnPKI
+	}
+	if err := m.renew(ctx); err != nil {
+		return transport.Renewed{}, err
+	}
+	leaf := m.certificates.Leaf()
+	m.log.Info("certificate renewed, as a server asked", "ends", leaf.NotAfter)
+	return transport.Renewed{Serial: pki.SerialOf(leaf), Until: leaf.NotAfter.UTC()}, nil
+}
+
+// RenewCertificate has the member of that name renew its certificate now. It is for the server that leads.
+func (m *Member) RenewCertificate(ctx context.Context, name string) (transport.Renewed, error) {
+	row, ok := m.State.Snapshot().Member(name)
+	if !ok {
+		return transport.Renewed{}, fmt.Errorf("member %s: %w", name, leader.ErrNotFound)
+	}
+	var out transport.Renewed
+	var err error
+	if name == m.identity.Name {
+		out, err = m.renewNow(ctx)
+	} else {
+		out, err = m.client.RenewNow(ctx, row.Address, name)
+	}
+	said, detail := transport.AnswerOf(err)
+	switch {
+	case err == nil:
+		return out, nil
+	case errors.Is(err, transport.ErrOwnPKI):
+		return out, fmt.Errorf("member %s: %w: %w", name, transport.ErrOwnPKI, leader.ErrConflict)
+	case said == transport.Busy:
+		return out, fmt.Errorf("%s: %w", detail, leader.ErrConflict)
+	}
+	return out, &noRenewal{name, err}
+}
+
+// noRenewal says that a member was not reached, or could not renew its certificate now.
+type noRenewal struct {
+	member string
+	err    error
+}
+
+// Error implements error.
+func (e *noRenewal) Error() string {
+	return fmt.Sprintf("member %s keeps the certificate that it has: %v", e.member, e.err)
+}
+
+// Unwrap gives the cause.
+func (e *noRenewal) Unwrap() error { return e.err }
+
+// Is makes it something that may be asked for again.
+func (e *noRenewal) Is(target error) bool { return target == hypervisor.ErrUnavailable }
 
 // takenDown has the leader record which certificate this member shows.
 func (m *Member) takenDown(ctx context.Context) error {

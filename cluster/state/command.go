@@ -60,6 +60,8 @@ const (
 	KindRunUsage Kind = "run-usage"
 	KindPeriodic Kind = "periodic"
 	KindAgenda   Kind = "agenda"
+
+	KindReprovision Kind = "reprovision"
 )
 
 // FormatVersion is the version of the format of the log and of snapshots that this code writes. It reads all versions
@@ -131,6 +133,7 @@ var present = format{FormatVersion, map[Kind]kind{
 	KindRunUsage:          from(periodicSince, (*writer).runUsage),
 	KindPeriodic:          from(periodicSince, (*writer).periodicPut),
 	KindAgenda:            from(periodicSince, (*writer).agenda),
+	KindReprovision:       from(periodicSince, (*writer).reprovision),
 }}
 
 // MaxCommandBytes bounds one command in the log.

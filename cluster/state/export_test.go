@@ -50,3 +50,6 @@ func Row(table string) any {
 
 // FairLimit is fairLimit.
 var FairLimit = fairLimit
+
+// SkylineBytes is about what a skyline takes in a saved state.
+func SkylineBytes(u *RunUsage) int { return u.bytes() }

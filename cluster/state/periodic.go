@@ -85,6 +85,8 @@ type Run struct {
 	// Occurrence is the one of the agenda that it is, by its id.
 	Occurrence string    `json:"occurrence,omitempty"`
 	Usage      *RunUsage `json:"usage,omitempty"`
+	Grant      *Grant    `json:"grant,omitempty"` // nil: it has what others have
+	Extras     *Extras   `json:"extras,omitempty"`
 }
 
 // RunOutcome is how a run ended.
@@ -271,6 +273,21 @@ func (s *Snapshot) AnySignedOff() (found bool) {
 	return found
 }
 
+// eachSignedOff calls f with the jobs of a tenant that are signed off.
+func (s *Snapshot) eachSignedOff(tenant string, f func(*PeriodicJob)) {
+	some := func(j *PeriodicJob) bool {
+		if of, _ := SplitName(j.Name); of == tenant && j.SignOff.State == SignedOff {
+			f(j)
+		}
+		return true
+	}
+	if tenant == DefaultTenant {
+		each(s, some, tJobs, "id")
+		return
+	}
+	each(s, some, tJobs, "id_prefix", tenant+tenantSeparator)
+}
+
 // CheckSignOff says which quota of its tenant the jobs that are signed off would exceed together if all ran at once, with a job under
 // another contract; nil if none.
 func (s *Snapshot) CheckSignOff(job string, contract *SignOff) error {
@@ -280,6 +297,7 @@ func (s *Snapshot) CheckSignOff(job string, contract *SignOff) error {
 	}
 	used, more := Use{}, Use{}
 	add := func(use Use, c *SignOff, times float64) {
+		use[QuotaPeriodic] += times
 		for _, g := range c.Groups {
 			n := times * float64(g.Count)
 			use[QuotaVMs] += n
@@ -287,15 +305,12 @@ func (s *Snapshot) CheckSignOff(job string, contract *SignOff) error {
 			use[QuotaMemory] += n * float64(g.Memory)
 		}
 	}
-	each(s, func(j *PeriodicJob) bool {
-		if of, _ := SplitName(j.Name); of == tenant && j.SignOff.State == SignedOff {
-			add(used, &j.SignOff, 1)
-			if j.Name == job {
-				add(more, &j.SignOff, -1)
-			}
+	s.eachSignedOff(tenant, func(j *PeriodicJob) {
+		add(used, &j.SignOff, 1)
+		if j.Name == job {
+			add(more, &j.SignOff, -1)
 		}
-		return true
-	}, tJobs, "id")
+	})
 	add(more, contract, 1)
 	return s.checkUse(tenant, used, more)
 }

@@ -125,7 +125,7 @@ func (w *writer) endRun(r Run, outcome RunOutcome) {
 		w.drop(tRuns, &r)
 		return
 	}
-	r.Ended, r.Outcome = w.at, outcome
+	r.Ended, r.Outcome, r.Grant = w.at, outcome, nil
 	w.put(tRuns, &r)
 	job, _ := w.read().PeriodicJob(r.Job)
 	job.Name, job.Declared = r.Job, job.Declared || r.Declared
@@ -162,7 +162,8 @@ func (w *writer) runEnds(r Run, outcome RunOutcome) {
 }
 
 // forgetJobs drops jobs while there are too many, or their skylines take too much. The tenant with the most loses one: of those that
-// no owner signed off the one that ran last the longest ago, found ones before declared ones.
+// no owner signed off the one that ran last the longest ago, found ones before declared ones. Jobs that are signed off stay, and lose
+// skylines.
 func (w *writer) forgetJobs() {
 	jobs := w.read().PeriodicJobs()
 	bytes, byTenant, bytesOf := 0, map[string]int{}, map[string]int{}
@@ -187,7 +188,8 @@ func (w *writer) forgetJobs() {
 			}
 		}
 		if at < 0 {
-			return // only those that owners signed off: their number is limited where they are accepted
+			w.forgetUsage(bytes) // only those that owners signed off are left: their number is limited where they are accepted
+			return
 		}
 		j := jobs[at]
 		tenant, _ := SplitName(j.Name)
@@ -196,6 +198,43 @@ func (w *writer) forgetJobs() {
 		bytes -= j.Bytes
 		w.dropJob(j)
 		jobs[at].Name = ""
+	}
+}
+
+// forgetUsage drops skylines of runs until they take no more than they may, of which they take bytes now: of the tenant that has the
+// most bytes the oldest one of its job that has the most.
+func (w *writer) forgetUsage(bytes int) {
+	bytesOf := map[string]int{}
+	jobs := w.read().PeriodicJobs()
+	for _, j := range jobs {
+		tenant, _ := SplitName(j.Name)
+		bytesOf[tenant] += j.Bytes
+	}
+	for bytes > maxUsageBytes {
+		at := 0
+		for i := range jobs {
+			of, _ := SplitName(jobs[i].Name)
+			most, _ := SplitName(jobs[at].Name)
+			if n := cmp.Or(cmp.Compare(bytesOf[of], bytesOf[most]), cmp.Compare(jobs[i].Bytes, jobs[at].Bytes)); n > 0 {
+				at = i
+			}
+		}
+		j := &jobs[at]
+		freed := 0
+		for _, r := range w.read().Runs(j.Name) {
+			if freed = r.Usage.bytes(); freed > 0 {
+				r.Usage = nil
+				w.put(tRuns, &r)
+				break
+			}
+		}
+		if freed == 0 {
+			return
+		}
+		tenant, _ := SplitName(j.Name)
+		bytes, j.Bytes, bytesOf[tenant] = bytes-freed, j.Bytes-freed, bytesOf[tenant]-freed
+		row := *j
+		w.put(tJobs, &row)
 	}
 }
 
@@ -378,6 +417,10 @@ func (w *writer) dropPeriodic() {
 	forgetRows(w, tRuns, every[Run])
 	forgetRows(w, tJobs, every[PeriodicJob])
 	forgetRows(w, tOccurrences, every[Occurrence])
+	if m, ok := w.read().Meta(); ok && m.Settings.Periodic != (PeriodicSettings{}) {
+		m.Settings.Periodic = PeriodicSettings{}
+		w.put(tMeta, &m)
+	}
 }
 
 // dropPeriodicOf drops the runs and jobs of a tenant that is deleted.

@@ -28,23 +28,37 @@ type Count struct {
 // CountPhases counts the phases of VMs.
 func CountPhases(vms []VM) Count {
 	var c Count
-	for _, vm := range vms {
-		switch vm.Phase {
-		case Starting:
-			c.Starting++
-		case Running:
-			c.Running++
-		case Stopping:
-			c.Stopping++
-		case Stopped:
-			c.Stopped++
-		case Failed:
-			c.Failed++
-		case Lost:
-			c.Lost++
-		}
+	for i := range vms {
+		c.add(vms[i].Phase)
 	}
 	return c
+}
+
+// CountVMs counts the phases of all VMs.
+func (s *Snapshot) CountVMs() Count {
+	var c Count
+	s.EachVM(func(vm *VM) bool {
+		c.add(vm.Phase)
+		return true
+	})
+	return c
+}
+
+func (c *Count) add(p Phase) {
+	switch p {
+	case Starting:
+		c.Starting++
+	case Running:
+		c.Running++
+	case Stopping:
+		c.Stopping++
+	case Stopped:
+		c.Stopped++
+	case Failed:
+		c.Failed++
+	case Lost:
+		c.Lost++
+	}
 }
 
 // StateOf returns the state of a VC from its row and its VMs.

@@ -22,11 +22,12 @@ const (
 	QuotaTokens    QuotaKey = "tokens"         // tokens of the API
 	QuotaQueued    QuotaKey = "queued"         // virtual clusters that wait
 	QuotaCloudInit QuotaKey = "cloudInitBytes" // bytes of cloud-init data
+	QuotaPeriodic  QuotaKey = "periodicJobs"   // periodic jobs that are signed off
 )
 
 // QuotaKeys returns all keys, in the order in which they are shown.
 func QuotaKeys() []QuotaKey {
-	return []QuotaKey{QuotaCPU, QuotaMemory, QuotaVMs, QuotaVCs, QuotaDisk, QuotaImages, QuotaNetworks, QuotaTokens, QuotaQueued, QuotaCloudInit}
+	return []QuotaKey{QuotaCPU, QuotaMemory, QuotaVMs, QuotaVCs, QuotaDisk, QuotaImages, QuotaNetworks, QuotaTokens, QuotaQueued, QuotaCloudInit, QuotaPeriodic}
 }
 
 // Limit is a limit in the unit of its key. 0 allows nothing.
@@ -105,6 +106,7 @@ func (s *Snapshot) UseOf(tenant string) Use {
 	})
 	s.eachImageOf(tenant, func(img *Image) { addImageUse(use, img) })
 	use[QuotaTokens] = float64(s.tokensOf(tenant))
+	s.eachSignedOff(tenant, func(*PeriodicJob) { use[QuotaPeriodic]++ })
 	return use
 }
 

@@ -25,6 +25,7 @@ type Settings struct {
 	Pools       []string            `json:"pools,omitempty"`
 	Moves       MoveSettings        `json:"moves,omitzero"`
 	Rightsizing RightsizingSettings `json:"rightsizing,omitzero"`
+	Periodic    PeriodicSettings    `json:"periodic,omitzero"`
 }
 
 // Placement says which placement is taken of those with equal yields.
@@ -37,7 +38,7 @@ const (
 
 // DefaultSettings returns the settings of a cluster that no operator has changed.
 func DefaultSettings() Settings {
-	return Settings{MinYield: 0.5, OnFull: Queue, Image: "tiny", Pool: "default", MinMemory: 64 << 20, MaxVMs: 4096, Placement: Spread}
+	return Settings{MinYield: 0.5, OnFull: Queue, Image: "tiny", Pool: "default", MinMemory: 64 << 20, MaxVMs: 4096, Placement: Spread, Periodic: PeriodicSettings{Reprovision: DefaultReprovision}}
 }
 
 // The network and the pool that every tenant may name, unless the settings give them to some.
@@ -80,6 +81,9 @@ func (b *SettingsPut) since() int {
 	if len(b.Settings.Networks)+len(b.Settings.Pools) > 0 {
 		return tenantsSince
 	}
+	if r := b.Settings.Periodic.Reprovision; r != 0 && r != DefaultReprovision { // a server that joins and does not know it has none: see dropPeriodic
+		return periodicSince
+	}
 	return 0
 }
 
@@ -113,6 +117,8 @@ func (b *SettingsPut) valid() error {
 		return fmt.Errorf("settings: minimum yield %v, on full %q, %d bytes, %d VMs: %w", s.MinYield, s.OnFull, s.MinMemory, s.MaxVMs, ErrInvalid)
 	case !validEntries(s.Networks) || !validEntries(s.Pools):
 		return fmt.Errorf("settings: networks %q, pools %q: must be NAME or NAME=TENANT: %w", s.Networks, s.Pools, ErrInvalid)
+	case !(s.Periodic.Reprovision >= 0 && s.Periodic.Reprovision <= 1):
+		return fmt.Errorf("settings: periodic: reprovision %v: %w", s.Periodic.Reprovision, ErrInvalid)
 	case s.Placement != "" && s.Placement != Spread && s.Placement != Pack:
 		return fmt.Errorf("settings: placement %q: %w", s.Placement, ErrInvalid)
 	}

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"strings"
 	"time"
 
 	"evenkeel/cluster/capacity"
@@ -241,7 +240,7 @@ type VM struct {
 	VC    string `json:"vc"` // id of the VC
 	Group string `json:"group"`
 	Task  int    `json:"task"` // number within the group, from 0
-	Name  string `json:"name"` // <vc>-<group>-<task>, a full name; see Domain
+	Name  string `json:"name"` // <vc>-<group>-<task>, a full name
 	Host  string `json:"host"`
 	// Generation counts the starts that were permitted. A host starts exactly
 	// the generation that the leader permitted it, once.
@@ -273,8 +272,8 @@ type VM struct {
 	ModifyIndex uint64 `json:"modifyIndex"`
 }
 
-// Domain is the name the hypervisor shows for the VM. No name has a dot, so that the domains of two tenants differ.
-func (v VM) Domain() string { return "ek-" + strings.ReplaceAll(v.Name, tenantSeparator, ".") }
+// Domain is the name under which hypervisors start the VM. No other VM has it, now or later.
+func (v VM) Domain() string { return "ek-" + v.ID }
 
 // ConsumesResources says whether the VM takes CPU and memory of its host now.
 func (v VM) ConsumesResources() bool {

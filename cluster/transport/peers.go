@@ -83,6 +83,8 @@ type PeersOptions struct {
 	Record func(host string, events []Event)
 	// Issuer renews certificates while this server leads.
 	Issuer Issuer
+	// RenewNow has this member renew its certificate now, for servers; nil: such calls are not answered.
+	RenewNow func(context.Context) (Renewed, error)
 	// About returns what other servers may know of this one: a value that JSON can hold.
 	About func() any
 	// Audit reads this server's own audit log for other servers; nil: such calls are not answered.
@@ -149,6 +151,9 @@ func NewPeers(o PeersOptions) *Peers {
 	}
 	if o.GossipKeys != nil && o.Lead != nil {
 		mux.HandleFunc("POST /v1/gossip-keys", p.leaderOnly(p.gossipKeys))
+	}
+	if o.RenewNow != nil {
+		mux.HandleFunc("POST /v1/certificate/renew", p.serversOnly("have certificates renewed", p.renewNow))
 	}
 	if o.About != nil {
 		mux.HandleFunc("GET /v1/about", p.serversOnly("ask how this server is", p.about))

@@ -47,6 +47,7 @@ const (
 	kindTimeout    = problemPrefix + "timeout"
 	kindNoHistory  = problemPrefix + "no-history"
 	kindThrottled  = problemPrefix + "too-many-requests"
+	kindOwnPKI     = problemPrefix + "own-pki"
 
 	problemMediaType = "application/problem+json"
 	maxProblem       = 64 << 10 // bytes of a document that are read

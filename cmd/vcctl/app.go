@@ -22,6 +22,8 @@ type tool struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// config is the path of the configuration file; "": where it is by default.
 	config string
+	// unconfigured: nothing names a server, so that the default address is asked.
+	unconfigured bool
 }
 
 func (t *tool) app() *cli.App {

@@ -123,6 +123,7 @@ func (t *tool) access(c *cli.Context) (access, error) {
 		return access{}, err
 	}
 	a := from.reach(c)
+	t.unconfigured = a.address == ""
 	if a.tenant, a.tenantChosen, err = chosenTenant(c); err != nil {
 		return a, err
 	}

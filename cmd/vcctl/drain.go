@@ -80,7 +80,7 @@ func hostDrain(c *call) error {
 			return err
 		}
 		if len(r.Blockers) > 0 && q.OnBlocked == v1.OnBlockedStop {
-			return failed(statusRefused, "the drain of host %s would be refused: %d VMs cannot move", host, len(r.Blockers))
+			return failed(statusRefused, "the drain of host %s would be refused: %s cannot move", host, countOf(len(r.Blockers), "VM"))
 		}
 		return nil
 	}
@@ -287,7 +287,8 @@ func blockersText(all []v1.Blocker) string {
 	if len(all) == 0 {
 		return ""
 	}
-	tab := newTable("CANNOT MOVE", "VIRTUAL CLUSTER", "WHY", "WHAT TO DO")
+	tab := newTable("CANNOT MOVE", "VIRTUAL CLUSTER", "WHY, AND WHAT HELPS")
+	tab.fit(tableWidth)
 	rows := map[string]v1.Blocker{}
 	vms := map[string][]string{}
 	var whys []string
@@ -308,7 +309,14 @@ func blockersText(all []v1.Blocker) string {
 		rows[b.Why] = row
 	}
 	for _, why := range whys {
-		tab.row(someVMs(vms[why]), rows[why].VirtualCluster, why, strings.Join(rows[why].Advice, "; or "))
+		tab.row(someVMs(vms[why]), rows[why].VirtualCluster, why)
+		for i, a := range rows[why].Advice {
+			helps := "or: "
+			if i == 0 {
+				helps = "what helps: "
+			}
+			tab.add([]string{"", "", helps + oneLine(a)})
+		}
 	}
 	return tab.String()
 }

@@ -93,6 +93,9 @@ func (t *tool) finish(err error) int {
 	if errors.As(err, &p) {
 		t.explain(p)
 	}
+	if t.unconfigured && errors.Is(err, client.ErrUnreachable) {
+		t.say("vcctl knows no cluster here, so it asked this machine: copy ~/.config/evenkeel from a host where vcctl works, or set EVENKEEL_ADDRESS, EVENKEEL_CACERT and EVENKEEL_TOKEN.\n")
+	}
 	if status == statusUsage && p == nil {
 		var doc *v1.Invalid
 		if !errors.As(err, &doc) {

@@ -131,7 +131,7 @@ func hostText(h v1.Host, vms []v1.VM, wide bool) string {
 	both := func(r v1.Resources) string { return fmt.Sprintf("%s cores, %s", cores(r.CPU), r.Memory.Short()) }
 	foreign := ""
 	if h.ForeignVMs > 0 {
-		foreign = fmt.Sprintf("%d VMs, %s", h.ForeignVMs, both(h.Foreign))
+		foreign = countOf(h.ForeignVMs, "VM") + ", " + both(h.Foreign)
 	}
 	kvm := "software emulation"
 	if h.KVM {

@@ -69,7 +69,7 @@ func (t *tool) memberCommands() []*cli.Command {
 			Name: "transfer-leadership", Usage: "hand leadership on to another server", ArgsUsage: "[MEMBER]", Action: t.ask("handing leadership on", clusterTransfer),
 			Description: "Without a name, to the server whose log is the newest.\n\nExample: vcctl cluster transfer-leadership h2",
 		},
-		t.fencingCommand(), t.snapshotCommand(), t.historyCommand(),
+		t.certificatesCommand(), t.fencingCommand(), t.snapshotCommand(), t.historyCommand(),
 	}
 }
 
@@ -376,7 +376,7 @@ func snapshotRestore(c *call) error {
 
 func snapshotText(s v1.Snapshot) string {
 	return fields("Cluster", s.Cluster, "Saved", stamp(s.Time)+" by "+s.Server, "Log index", fmt.Sprint(s.Index), "Epoch", fmt.Sprint(s.Epoch),
-		"Holds", fmt.Sprintf("%d hosts, %d members, %d virtual clusters, %d VMs, %d images", s.Hosts, s.Members, s.VirtualClusters, s.VMs, s.Images))
+		"Holds", strings.Join([]string{countOf(s.Hosts, "host"), countOf(s.Members, "member"), countOf(s.VirtualClusters, "virtual cluster"), countOf(s.VMs, "VM"), countOf(s.Images, "image")}, ", "))
 }
 
 func inspectSnapshot(path string) (v1.Snapshot, error) {

@@ -16,7 +16,7 @@ func (t *tool) quotaCommand() *cli.Command {
 	return &cli.Command{
 		Name: "quota", Usage: "what tenants may use, and use: get, set",
 		Description: "A quota limits what a tenant may ask for, by key: cpu (cores), memory, disk, cloudInitBytes (bytes), vms, vcs, images, networks,\n" +
-			"tokens, queued. A key that nothing sets is unlimited. '*' stands for the limits of tenants that set none of their own.",
+			"tokens, queued, periodicJobs. A key that nothing sets is unlimited. '*' stands for the limits of tenants that set none of their own.",
 		Subcommands: []*cli.Command{
 			{
 				Name: "get", Usage: "show limits and use of a tenant, or of all", ArgsUsage: "[TENANT]", Flags: []cli.Flag{watchFlag}, Action: t.action(quotaGet),

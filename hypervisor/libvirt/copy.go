@@ -28,7 +28,7 @@ func (h *Host) prepareCopy(ctx context.Context, m hypervisor.Migration) (*copied
 		}
 	}
 	var here parts
-	err := do(calling(ctx, "virStoragePoolLookupByName "+spec.Disk.Pool, spec.VM, spec.Name), h, h.slow(), func(c *libvirt.Connect) error {
+	err := do(calling(ctx, "virStoragePoolLookupByName "+spec.Disk.Pool, spec.VM, spec.Label()), h, h.slow(), func(c *libvirt.Connect) error {
 		h.storage.Lock()
 		defer h.storage.Unlock()
 		p, err := h.pool(c, spec.Disk.Pool, false)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"unicode"
 
 	"libvirt.org/go/libvirt"
 	"libvirt.org/go/libvirtxml"
@@ -49,7 +50,7 @@ func domainXML(spec hypervisor.Spec, p parts, can abilities, cgroup int) (string
 	port := uint(0)
 	d := libvirtxml.Domain{
 		Type: "qemu",
-		Name: spec.Name,
+		Name: spec.Name, Title: spec.Title,
 		UUID: uuidOf(spec.VM),
 		// The balloon's target is in force before the guest runs; the guest
 		// itself follows once its driver is up.
@@ -197,6 +198,9 @@ func checkSpec(spec hypervisor.Spec) error {
 	if !domainName.MatchString(spec.Name) {
 		bad("name %q", spec.Name)
 	}
+	if len(spec.Title) > hypervisor.MaxTitle || strings.ContainsFunc(spec.Title, unicode.IsControl) {
+		bad("title %.300q must be one line of at most %d bytes", spec.Title, hypervisor.MaxTitle)
+	}
 	if spec.VCPUs < 1 {
 		bad("%d vCPUs", spec.VCPUs)
 	}
@@ -243,11 +247,11 @@ func (h *Host) checkHost(ctx context.Context, spec hypervisor.Spec) error {
 			}
 		}
 	}
-	if err := do(calling(ctx, "virNetworkLookupByName "+spec.Network, spec.VM, spec.Name), h, h.opts.CallTimeout, func(c *libvirt.Connect) error { return checkNetwork(c, spec.Network) }); err != nil {
+	if err := do(calling(ctx, "virNetworkLookupByName "+spec.Network, spec.VM, spec.Label()), h, h.opts.CallTimeout, func(c *libvirt.Connect) error { return checkNetwork(c, spec.Network) }); err != nil {
 		return err
 	}
 	if needsPool(spec) {
-		return do(calling(ctx, "virStoragePoolLookupByName "+spec.Disk.Pool, spec.VM, spec.Name), h, h.opts.CallTimeout, func(c *libvirt.Connect) error { return h.checkPool(c, spec.Disk.Pool) })
+		return do(calling(ctx, "virStoragePoolLookupByName "+spec.Disk.Pool, spec.VM, spec.Label()), h, h.opts.CallTimeout, func(c *libvirt.Connect) error { return h.checkPool(c, spec.Disk.Pool) })
 	}
 	return nil
 }

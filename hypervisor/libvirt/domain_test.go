@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write the golden files")
 
 func baseSpec() hypervisor.Spec {
 	return hypervisor.Spec{
-		Identity: hypervisor.Identity{Cluster: "c1", VM: "vm1", Generation: 3}, Name: "ek-render-worker-0",
+		Identity: hypervisor.Identity{Cluster: "c1", VM: "vm1", Generation: 3}, Name: "ek-vm1", Title: "film/render-worker-0",
 		VCPUs: 1, Memory: 256 << 20, Balloon: 128 << 20, CPU: hypervisor.CPU{Cap: 0.25, Weight: 0.25},
 		Boot: hypervisor.Boot{Kernel: "/img/vmlinuz", Initrd: "/img/initrd", Cmdline: "console=ttyS0 a=\"<&>\""},
 	}

@@ -19,7 +19,7 @@ import (
 // Start boots the VM as a transient domain.
 func (h *Host) Start(ctx context.Context, spec hypervisor.Spec) error {
 	if err := h.start(ctx, spec); err != nil {
-		return fmt.Errorf("start VM %s (%s): %w", spec.VM, spec.Name, err)
+		return fmt.Errorf("start VM %s (%s): %w", spec.VM, spec.Label(), err)
 	}
 	return nil
 }
@@ -32,14 +32,14 @@ func (h *Host) start(ctx context.Context, spec hypervisor.Spec) error {
 	if err != nil {
 		return err
 	}
-	if err := do(calling(ctx, "virDomainLookupByUUID", spec.VM, spec.Name), h, h.opts.CallTimeout, func(c *libvirt.Connect) error { return absent(c, spec) }); err != nil {
+	if err := do(calling(ctx, "virDomainLookupByUUID", spec.VM, spec.Label()), h, h.opts.CallTimeout, func(c *libvirt.Connect) error { return absent(c, spec) }); err != nil {
 		return err
 	}
 	if err := h.checkHost(ctx, spec); err != nil {
 		return err
 	}
 	uuid := uuidOf(spec.VM)
-	ctx = calling(ctx, "virStoragePoolLookupByName "+spec.Disk.Pool, spec.VM, spec.Name)
+	ctx = calling(ctx, "virStoragePoolLookupByName "+spec.Disk.Pool, spec.VM, spec.Label())
 	now := calledBy(ctx)
 	return doAwaited(ctx, h, h.slow(), func(c *libvirt.Connect, wanted func() error) error {
 		p, undo, err := h.gather(c, spec, wanted)

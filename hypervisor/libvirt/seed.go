@@ -52,12 +52,12 @@ func seedImage(ctx context.Context, spec hypervisor.Spec) ([]byte, error) {
 
 type seedFile struct{ name, text string }
 
-// hostname of the guest of a domain. Domains of tenants have a part before a dot, which cloud-init would take for the whole name.
-func hostname(domain string) string {
-	if _, name, of := strings.Cut(domain, "."); of {
-		return "ek-" + name
+// hostname of a guest: "ek-" and its full name without the tenant, which is no business of the guest's users.
+func hostname(spec hypervisor.Spec) string {
+	if spec.Title == "" {
+		return spec.Name
 	}
-	return domain
+	return "ek-" + spec.Title[strings.LastIndexByte(spec.Title, '/')+1:]
 }
 
 // seedFiles are the files of the seed. NoCloud wants user data and meta data
@@ -66,7 +66,7 @@ func hostname(domain string) string {
 func seedFiles(spec hypervisor.Spec) []seedFile {
 	meta := spec.CloudInit.MetaData
 	if meta == "" {
-		meta = fmt.Sprintf("instance-id: %s\nlocal-hostname: %s\n", uuidOf(spec.VM), hostname(spec.Name))
+		meta = fmt.Sprintf("instance-id: %s\nlocal-hostname: %s\n", uuidOf(spec.VM), hostname(spec))
 	}
 	files := []seedFile{{"user-data", spec.CloudInit.UserData}, {"meta-data", meta}}
 	if spec.CloudInit.NetworkConfig != "" {

@@ -234,7 +234,7 @@ func deleteVolume(p *libvirt.StoragePool, name string) error {
 // Define makes the VM's disk and seed. An ephemeral disk is Start's to make.
 func (h *Host) Define(ctx context.Context, spec hypervisor.Spec) error {
 	if err := h.define(ctx, spec); err != nil {
-		return fmt.Errorf("define VM %s (%s): %w", spec.VM, spec.Name, err)
+		return fmt.Errorf("define VM %s (%s): %w", spec.VM, spec.Label(), err)
 	}
 	return nil
 }
@@ -257,7 +257,7 @@ func (h *Host) define(ctx context.Context, spec hypervisor.Spec) error {
 	if !keepDisk && image == nil {
 		return nil
 	}
-	return do(calling(ctx, "virStorageVolCreateXML in pool "+spec.Disk.Pool, spec.VM, spec.Name), h, h.slow(), func(c *libvirt.Connect) (err error) {
+	return do(calling(ctx, "virStorageVolCreateXML in pool "+spec.Disk.Pool, spec.VM, spec.Label()), h, h.slow(), func(c *libvirt.Connect) (err error) {
 		h.storage.Lock()
 		defer h.storage.Unlock()
 		p, err := h.pool(c, spec.Disk.Pool, true)
@@ -285,7 +285,7 @@ func (h *Host) define(ctx context.Context, spec hypervisor.Spec) error {
 
 // Undefine removes the VM's disk, seed and console log.
 func (h *Host) Undefine(ctx context.Context, spec hypervisor.Spec) error {
-	err := doAwaited(calling(ctx, "virStorageVolDelete", spec.VM, spec.Name), h, h.slow(), func(c *libvirt.Connect, wanted func() error) error {
+	err := doAwaited(calling(ctx, "virStorageVolDelete", spec.VM, spec.Label()), h, h.slow(), func(c *libvirt.Connect, wanted func() error) error {
 		// Whatever mark it carries or does not: nothing that runs loses its disk.
 		dom, err := c.LookupDomainByUUIDString(uuidOf(spec.VM))
 		if err == nil {
@@ -316,7 +316,7 @@ func (h *Host) Undefine(ctx context.Context, spec hypervisor.Spec) error {
 		return errors.Join(deleteVolume(p, diskName(spec.VM)), deleteVolume(p, seedName(spec.VM)))
 	})
 	if err != nil {
-		return fmt.Errorf("undefine VM %s (%s): %w", spec.VM, spec.Name, err)
+		return fmt.Errorf("undefine VM %s (%s): %w", spec.VM, spec.Label(), err)
 	}
 	return nil
 }

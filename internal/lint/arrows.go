@@ -64,6 +64,7 @@ var arrows = map[string][]string{
 	"cluster/scheduler/simulate":    {"cluster/scheduler/placement", "cluster/scheduler/moves", "cluster/scheduler/admission", "cluster/state", "allocator", "migration"},
 	"cluster/scheduler/reservation": {"allocator", "migration"},
 	"cluster/scheduler/agenda":      {"cluster/scheduler/placement", "cluster/scheduler/reservation", "cluster/state", "allocator", "migration", "forecast/periodic"},
+	"cluster/scheduler/reprovision": {"cluster/scheduler/placement", "cluster/scheduler/reservation", "cluster/state"},
 	"cluster/scheduler/rightsizing": {"cluster/capacity", "cluster/state", "cluster/agent", "allocator/rightsizing", "forecast"},
 
 	"cluster/node":      {"cluster/state", "cluster/lease", "internal/statefile"},

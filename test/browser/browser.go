@@ -107,7 +107,7 @@ func (tab *Tab) Fill(selector, text string) {
 	tab.t.Helper()
 	script := fmt.Sprintf(`{ const field = document.querySelector(%q); if (field) { field.value = %q; for (const kind of ["input", "change"]) field.dispatchEvent(new Event(kind, { bubbles: true })); }
 field !== null; }`, selector, text)
-	tab.Until("fill "+selector, func() bool { return Eval[bool](tab, script) })
+	tab.Until("fill "+selector, func() bool { return tab.Is(script) })
 }
 
 // Type keys, into what has the focus.
@@ -123,10 +123,11 @@ func (tab *Tab) Paste(text string) {
 document.activeElement.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true })); }`, text)))
 }
 
-// Press a button of a form, found by its label, and wait for the page that answers.
+// Press a button of the page, found by its label. As with Fill, found and pressed are one step.
 func (tab *Tab) Press(label string) {
 	tab.t.Helper()
-	tab.run("press "+label, chromedp.Click(chromedp.Search(fmt.Sprintf(`//main//button[normalize-space()=%q]`, label))))
+	script := fmt.Sprintf(`{ const button = [...document.querySelectorAll("main button")].find((b) => b.innerText.trim() === %q); if (button) button.click(); button !== undefined; }`, label)
+	tab.Until("press "+label, func() bool { return tab.Is(script) })
 }
 
 // eval runs a script in the page.
@@ -144,6 +145,12 @@ func Eval[T any](tab *Tab, script string) T {
 		tab.t.Fatalf("run %s: %v", script, err)
 	}
 	return out
+}
+
+// Is says whether a script answers true; between pages none does.
+func (tab *Tab) Is(script string) bool {
+	is, _ := eval[bool](tab, script)
+	return is
 }
 
 // Inject runs a script beside those of the page, which the page's policy does not concern.

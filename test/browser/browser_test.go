@@ -37,6 +37,22 @@ func start(t *testing.T, servers int) *cluster {
 	return run(t, s, servers)
 }
 
+// startHosts makes a cluster of one server and so many hosts: on a busy machine a single server does not lose its lead.
+func startHosts(t *testing.T, hosts int) *cluster {
+	t.Helper()
+	s, err := site.New(site.Options{Dir: scratch.Dir(t), Hosts: hosts, CPU: 4, Memory: 8 << 30})
+	must(t, err)
+	c := run(t, s, 1)
+	for i := 2; i <= hosts; i++ {
+		must(t, s.Join(t.Context(), fmt.Sprintf("h%d", i), false, true))
+	}
+	must(t, s.Await(t.Context(), fmt.Sprintf("%d hosts are ready", hosts), func() bool {
+		v, err := s.Member("h1").View(t.Context(), false)
+		return err == nil && site.Ready(v) == hosts
+	}))
+	return c
+}
+
 // run so many servers of a site.
 func run(t *testing.T, s *site.Site, servers int) *cluster {
 	t.Helper()
@@ -242,7 +258,7 @@ func TestAccessible(t *testing.T) {
 		accessible(tab, path+", "+theme)
 	}
 	paths := []string{"/ui/login", "/ui/", "/ui/hosts", "/ui/hosts/h1", "/ui/virtual-clusters", "/ui/virtual-clusters/web", "/ui/vms", "/ui/console/web-vm-0", "/ui/new", "/ui/plans", "/ui/plans/" + made.Plan.ID,
-		"/ui/events", "/ui/tenants", "/ui/settings", "/ui/images", "/ui/audit", "/ui/simulate", "/ui/forecast/web-vm-0", "/ui/nothing"}
+		"/ui/events", "/ui/tenants", "/ui/settings", "/ui/images", "/ui/audit", "/ui/simulate", "/ui/forecast/web-vm-0", "/ui/periodic", "/ui/file/web", "/ui/nothing"}
 	for _, theme := range []string{"light", "dark"} {
 		tab.Theme(theme)
 		for _, path := range paths {
@@ -284,7 +300,8 @@ func TestTenantsPages(t *testing.T) {
 	must(t, err)
 	tab := c.login(b, "h1", "/ui/virtual-clusters", token.Token)
 	for _, path := range []string{"/ui/", "/ui/hosts", "/ui/hosts/h1", "/ui/virtual-clusters", "/ui/virtual-clusters/of-film", "/ui/virtual-clusters/of-bank", "/ui/virtual-clusters/bank/of-bank",
-		"/ui/vms", "/ui/console/of-film-vm-0", "/ui/console/bank/of-bank-vm-0", "/ui/vms?q=bank", "/ui/new", "/ui/plans", "/ui/events", "/ui/tenants", "/ui/settings", "/ui/images", "/ui/audit", "/ui/simulate", "/ui/forecast/of-film-vm-0", "/ui/forecast/bank/of-bank-vm-0"} {
+		"/ui/vms", "/ui/console/of-film-vm-0", "/ui/console/bank/of-bank-vm-0", "/ui/vms?q=bank", "/ui/new", "/ui/plans", "/ui/events", "/ui/tenants", "/ui/settings", "/ui/images", "/ui/audit", "/ui/simulate", "/ui/forecast/of-film-vm-0", "/ui/forecast/bank/of-bank-vm-0",
+		"/ui/periodic", "/ui/file/of-film", "/ui/file/of-bank", "/ui/file/bank/of-bank"} {
 		tab.Go(c.page("h1", path))
 		page := Eval[string](tab, `document.body.outerHTML.replace(/<\/?h[12]\b/g, "<heading")`)
 		if path != "/ui/hosts/h1" && hostName.MatchString(page) {

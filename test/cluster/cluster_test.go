@@ -135,12 +135,7 @@ func leaderKilled(t *testing.T, s *site, tab *table) {
 	}
 	l.end(t)
 	l.check(t, s.hosts)
-	after := s.watch.Processes()
-	for name, pid := range before {
-		if strings.HasPrefix(name, "ek-steady") && after[name] != pid {
-			t.Errorf("%s was process %d, is %d", name, pid, after[name])
-		}
-	}
+	s.untouched(t, "steady", before)
 	within(t, "no write was acknowledged", worst, 3*time.Second)
 	tab.add("leader killed (kill -9), 20 clients write", "%d times; longest gap of writes %.2f s; %d writes acknowledged, 0 lost; repeated: %s", kills, worst.Seconds(), len(l.acks), counts(l.again))
 }
@@ -159,8 +154,8 @@ func counts(of map[string]int) string {
 func (s *site) moved(t *testing.T, vc string, from *host, n int, within time.Duration, at time.Time) (gone, began, run time.Duration) {
 	t.Helper()
 	eventually(t, within, "all VMs run elsewhere", func(ctx context.Context) error {
-		for _, i := range s.watch.Now() {
-			if i.Host == from.Name && strings.HasPrefix(i.Domain, "ek-"+vc+"-") {
+		for task := range n {
+			if i, runs := s.watch.Of(s.domain(fmt.Sprintf("%s-g-%d", vc, task))); runs && i.Host == from.Name {
 				return fmt.Errorf("%s", i)
 			}
 		}
@@ -182,7 +177,7 @@ func (s *site) moved(t *testing.T, vc string, from *host, n int, within time.Dur
 	run = time.Since(at)
 	began = time.Hour
 	for task := range n {
-		h := s.watch.History(fmt.Sprintf("ek-%s-g-%d", vc, task), at)
+		h := s.watch.History(s.domain(fmt.Sprintf("%s-g-%d", vc, task)), at)
 		if len(h) != 2 || h[0].Host != from.Name || h[1].Host == from.Name || h[0].Gone.IsZero() {
 			t.Errorf("VM %d of %s had the processes %v", task, vc, h)
 			continue
@@ -213,7 +208,7 @@ func cablePulled(t *testing.T, s *site, tab *table) {
 	lost := s.leader(t)
 	s.create(t, spec("move", 2, "restart", lost), lost)
 	s.create(t, spec("stay", 1, "keep", lost), lost)
-	stay, _ := s.watch.Of("ek-stay-g-0")
+	stay, _ := s.watch.Of(s.domain("stay-g-0"))
 	at := time.Now()
 	if err := lost.CutCable(true); err != nil {
 		t.Fatal(err)
@@ -234,7 +229,7 @@ func cablePulled(t *testing.T, s *site, tab *table) {
 			t.Errorf("%s was process %d before the cable was plugged in again, is %d", name, after[name], pid)
 		}
 	}
-	if i, _ := s.watch.Of("ek-stay-g-0"); i.PID != stay.PID {
+	if i, _ := s.watch.Of(s.domain("stay-g-0")); i.PID != stay.PID {
 		t.Errorf("the VM that is kept was %s, is %s", stay, i)
 	}
 	tab.add("leader's network pulled, 2 restartable VMs", "stopped after %.1f s, first elsewhere after %.1f s, all run after %.1f s; plugged in: healthy after %.1f s, no second copy",
@@ -253,8 +248,8 @@ func hostLosesPower(t *testing.T, s *site, tab *table) {
 		t.Fatal(err)
 	}
 	_, began, run := s.moved(t, "move", lost, 2, 90*time.Second, at)
-	if n := len(s.watch.History("ek-stay-g-0", at)); n != 0 {
-		if i, runs := s.watch.Of("ek-stay-g-0"); runs {
+	if n := len(s.watch.History(s.domain("stay-g-0"), at)); n != 0 {
+		if i, runs := s.watch.Of(s.domain("stay-g-0")); runs {
 			t.Errorf("the VM that is to be kept runs: %s", i)
 		}
 	}

@@ -107,7 +107,7 @@ func agentHangsUnguarded(t *testing.T, s *site, tab *table) {
 	run := time.Since(woken)
 	var stopped time.Duration
 	for task := range 2 {
-		h := s.watch.History(fmt.Sprintf("ek-move-g-%d", task), at)
+		h := s.watch.History(s.domain(fmt.Sprintf("move-g-%d", task)), at)
 		if len(h) != 2 || !h[0].Seen.Before(h[1].Started) {
 			t.Errorf("VM %d had the processes %v", task, h)
 			continue
@@ -200,7 +200,7 @@ func snapshotRestored(t *testing.T, s *site, tab *table) {
 	} {
 		must(t, s, func(ctx context.Context, c *client.Client) (v1.Result, error) { return verb(c, ctx) })
 		eventually(t, time.Minute, name+" runs no more", func(context.Context) error {
-			if i, ok := s.watch.Of("ek-" + name + "-g-0"); ok {
+			if i, ok := s.watch.Of(s.domain(name + "-g-0")); ok {
 				return errors.New(i.String())
 			}
 			return nil

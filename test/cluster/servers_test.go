@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,19 +15,7 @@ import (
 func (s *site) untouched(t *testing.T, vc string, before map[string]int) {
 	t.Helper()
 	now := s.watch.Processes()
-	n := 0
-	for name, pid := range before {
-		if !strings.HasPrefix(name, "ek-"+vc+"-") {
-			continue
-		}
-		n++
-		if now[name] != pid {
-			t.Errorf("%s was process %d, is %d", name, pid, now[name])
-		}
-	}
-	if n == 0 {
-		t.Errorf("no VM of %s ran before: %v", vc, before)
-	}
+	var of []v1.VM
 	// A leader that has just been elected says "unknown" until the hosts have reported to it.
 	eventually(t, time.Minute, "the VMs of "+vc+" are said to run as before", func(ctx context.Context) error {
 		vms, err := ask(ctx, s.hosts, func(ctx context.Context, c *client.Client) ([]v1.VM, error) { return c.VMs(ctx, vc, "") })
@@ -40,8 +27,21 @@ func (s *site) untouched(t *testing.T, vc string, before map[string]int) {
 				return errors.New(describe([]v1.VM{vm}))
 			}
 		}
+		of = vms
 		return nil
 	})
+	n := 0
+	for _, vm := range of {
+		if pid, ran := before[vm.Domain]; ran {
+			n++
+			if now[vm.Domain] != pid {
+				t.Errorf("%s was process %d, is %d", vm.Name, pid, now[vm.Domain])
+			}
+		}
+	}
+	if n == 0 {
+		t.Errorf("no VM of %s ran before: %v", vc, before)
+	}
 }
 
 // The leader's process stands still for a minute and goes on while others renew their leases with its successor.

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,6 +28,8 @@ type site struct {
 	bin   string // directory of vcd, vcctl, labhost, watchdog
 	hosts []*host
 	watch *watch.Watcher
+	// domains of VMs that create made, by name: of the last one of that name
+	domains sync.Map
 
 	strangers *strangers // that were refused; nil: none so far
 }
@@ -299,6 +302,13 @@ func (s *site) vms(ctx context.Context, vc string) ([]v1.VM, error) {
 	return ask(ctx, s.hosts, func(ctx context.Context, c *client.Client) ([]v1.VM, error) { return c.VMs(ctx, vc, "") })
 }
 
+// domain that the last VM of that name had which create made.
+func (s *site) domain(name string) string {
+	domain, _ := s.domains.Load(name)
+	text, _ := domain.(string)
+	return text
+}
+
 // leader is the host whose vcd leads.
 func (s *site) leader(t *testing.T) *host {
 	t.Helper()
@@ -364,8 +374,13 @@ func (s *site) calm(t *testing.T) {
 		return errors.Join(fmt.Errorf("%d are left, the first is %s, %s", len(vcs), vcs[0].Name, vcs[0].State), err)
 	})
 	// The cluster does not end a VM that it does not know: only a person may.
+	unknown := map[string]bool{}
+	s.domains.Range(func(name, domain any) bool {
+		unknown[domain.(string)] = strings.HasPrefix(name.(string), "unknown-")
+		return true
+	})
 	for _, i := range s.watch.Now() {
-		if strings.HasPrefix(i.Domain, "ek-unknown-") {
+		if unknown[i.Domain] {
 			if err := s.host(i.Host).KillVM(i.Domain); err != nil {
 				t.Log(err)
 			}
@@ -399,6 +414,7 @@ func (s *site) create(t *testing.T, vc v1.VirtualClusterSpec, where *host) {
 	}
 	s.running(t, time.Minute, vc.Name, n)
 	for _, vm := range must(t, s, func(ctx context.Context, c *client.Client) ([]v1.VM, error) { return c.VMs(ctx, vc.Name, "") }) {
+		s.domains.Store(vm.Name, vm.Domain)
 		if where != nil && vm.Host != where.Name {
 			t.Fatalf("%s is on %s, not on %s", vm.Name, vm.Host, where.Name)
 		}

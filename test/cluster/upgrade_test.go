@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"evenkeel/api/v1"
 	"evenkeel/test/labsite"
 )
 
@@ -74,11 +75,26 @@ func TestUpgrade(t *testing.T) {
 		}
 		s.hosts[0].vcctl(t, string(text), "vc", "create", "--tenant", tenant, "-f", "-", "--wait", "--timeout", "90s")
 	}
-	vms := s.hosts[0].vcctl(t, "", "vm", "list", "--tenant", "*", "-o", "json")
-	for _, domain := range []string{`"ek-film.shot-g-0"`, `"ek-shot-g-0"`} {
-		if !strings.Contains(vms, domain) {
-			t.Errorf("no domain %s: %s", domain, vms)
+	var all v1.List[v1.VM]
+	if err := json.Unmarshal([]byte(s.hosts[0].vcctl(t, "", "vm", "list", "--tenant", "*", "-o", "json")), &all); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, vm := range all.Items {
+		want := "ek-" + vm.ID
+		switch {
+		case strings.HasPrefix(vm.Name, "steady-"): // it was not started again
+			want = "ek-" + vm.Name
+		case !strings.HasPrefix(vm.Name, "shot-"):
+			continue
 		}
+		seen++
+		if i, runs := s.watch.Of(want); vm.Domain != want || !runs || i.Host != vm.Host {
+			t.Errorf("%s of %s has the domain %s, want %s; it runs: %v", vm.Name, vm.Tenant, vm.Domain, want, i)
+		}
+	}
+	if seen != len(s.hosts)+2 {
+		t.Errorf("%d VMs of steady and shot", seen)
 	}
 	tab.add("upgrade of all members under load of 20 clients", "%.0f s; %d writes acknowledged, %d refused for good; longest gap %.2f s; no VM touched",
 		took.Seconds(), len(l.acks), len(l.faults), gap.Seconds())

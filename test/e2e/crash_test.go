@@ -103,6 +103,7 @@ func TestKillNine(t *testing.T) {
 	h := lab.New(t, lab.Options{Hosts: 1}).Host(1)
 	d := daemon.New(t, h, "--min-yield", "0.05")
 	d.Done(d.Create(t.Context(), spec("steady", 2, 0.3)))
+	steady := must(d.VMs(t.Context(), "steady", ""))(t)
 	before := d.Processes()
 
 	seed := uint64(time.Now().UnixNano())
@@ -128,9 +129,9 @@ func TestKillNine(t *testing.T) {
 	}
 	awaitQuiet(t, d, h)
 	after := d.Processes()
-	for _, name := range []string{"ek-steady-g-0", "ek-steady-g-1"} {
-		if before[name] == "" || after[name] != before[name] {
-			t.Errorf("%s ran as process %q before the kills and %q after", name, before[name], after[name])
+	for _, vm := range steady {
+		if was := before[vm.Domain]; was == "" || after[vm.Domain] != was {
+			t.Errorf("%s ran as process %q before the kills and %q after", vm.Name, was, after[vm.Domain])
 		}
 	}
 	for _, vc := range must(d.VirtualClusters(t.Context()))(t) {

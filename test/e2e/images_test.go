@@ -180,6 +180,9 @@ func disks(t *testing.T, d *daemon.Daemon, h *lab.Host, base string) {
 	ids := map[string]string{}
 	for _, vm := range must(d.VMs(t.Context(), "store", ""))(t) {
 		ids[vm.Name] = vm.ID
+		if title := strings.TrimSpace(virsh(t, h, "desc", "--title", vm.Domain)); title != vm.Name {
+			t.Errorf("the domain of %s has the title %q", vm.Name, title)
+		}
 	}
 	// booted checks what each guest says of itself after the n-th start.
 	booted := func(n int) {
@@ -229,8 +232,8 @@ func disks(t *testing.T, d *daemon.Daemon, h *lab.Host, base string) {
 		t.Errorf("%d disks lie over %s, want 2", overlays, base)
 	}
 	ping(t, h, "10.97.0.50")
-	if got := virsh(t, h, "domiflist", "ek-store-kept-0"); !strings.Contains(got, "wire") || !strings.Contains(got, "virtio") {
-		t.Errorf("the interface of ek-store-kept-0 is not on network wire:\n%s", got)
+	if got := virsh(t, h, "domiflist", "ek-"+ids["store-kept-0"]); !strings.Contains(got, "wire") || !strings.Contains(got, "virtio") {
+		t.Errorf("the interface of store-kept-0 is not on network wire:\n%s", got)
 	}
 	// What it contains may be secret: only QEMU's user may read it.
 	for _, v := range there {

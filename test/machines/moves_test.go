@@ -50,7 +50,7 @@ func moves(t *testing.T, all []*Machine, s *site) {
 		})
 	})
 	age := func(t *testing.T, m *Machine) string {
-		return do(t, m, "virsh -q qemu-monitor-command ek-web-vm-0 --hmp 'info kvm'; virsh -q domstats --vcpu ek-web-vm-0 | sed -n 's/.*vcpu.0.time=//p'")
+		return do(t, m, "d=$(virsh -q list --name); virsh -q qemu-monitor-command $d --hmp 'info kvm'; virsh -q domstats --vcpu $d | sed -n 's/.*vcpu.0.time=//p'")
 	}
 	check(t, h1, "Moves", func(t *testing.T) {
 		began := time.Now()

@@ -267,7 +267,7 @@ func powerCut(t *testing.T, m *Machine, s *site) {
 		report("the machine is up and all VMs run again %.0f s after the power was cut", time.Since(cut).Seconds())
 	})
 	check(t, m, "EachVMOnce", func(t *testing.T) {
-		if got := do(t, m, "virsh -q list --name | sort"); got != "ek-db-vm-0\nek-web-vm-0\nek-web-vm-1" {
+		if got := do(t, m, "virsh -q list --title | awk '{print $4}' | sort"); got != "db-vm-0\nweb-vm-0\nweb-vm-1" {
 			t.Errorf("domains after the cut: %q", got)
 		}
 		if got := do(t, m, "pgrep -c qemu-system"); got != "3" {

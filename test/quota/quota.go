@@ -169,6 +169,11 @@ func Sum(s *state.Snapshot, tenant string) state.Use {
 			use[state.QuotaCloudInit] += float64(len(g.CloudInit.UserData) + len(g.CloudInit.MetaData) + len(g.CloudInit.NetworkConfig))
 		}
 	}
+	for _, j := range s.PeriodicJobs() {
+		if of, _ := state.SplitName(j.Name); of == tenant && j.SignOff.State == state.SignedOff {
+			use[state.QuotaPeriodic]++
+		}
+	}
 	for _, t := range s.Tokens() {
 		if t.Tenant == tenant {
 			use[state.QuotaTokens]++

@@ -32,6 +32,13 @@ func (s *sim) present(name string) []hypervisor.VM {
 	return slices.DeleteFunc(vms, func(vm hypervisor.VM) bool { return vm.Foreign || vm.State == hypervisor.Incoming })
 }
 
+// titleOf is the full name with which a VM was started; "" if it was not.
+func (s *sim) titleOf(vm hypervisor.VM) string {
+	title, _ := s.titles.Load(vm.VM)
+	text, _ := title.(string)
+	return text
+}
+
 func (s *sim) runsOn(name, id string, generation uint64) bool {
 	return slices.ContainsFunc(s.listed(name), func(vm hypervisor.VM) bool { return vm.VM == id && vm.Generation == generation })
 }
@@ -280,19 +287,19 @@ func (s *sim) unsettled() string {
 			there[name][vm.VM] = vm.Generation
 		}
 	}
-	// The cluster leaves a VM alone that a restored state does not know. That VM may have the name of one that was
-	// made since, or the room of one that is bound to its host (docs/how-to/restore-from-a-snapshot.md).
-	named, full := map[string]bool{}, map[string]bool{}
+	// The cluster leaves a VM alone that a restored state does not know. That VM may have the room of one that is bound to
+	// its host (docs/how-to/restore-from-a-snapshot.md).
+	full := map[string]bool{}
 	for name := range there {
 		for _, vm := range s.listed(name) {
 			if _, known := snap.VM(vm.VM); !known && s.restored {
-				named[name+"/"+vm.Name], full[name] = true, true
+				full[name] = true
 			}
 		}
 	}
 	for _, vm := range snap.VMs() {
 		vc, _ := snap.VC(vm.VC)
-		if vm.Phase == state.Failed && named[vm.Host+"/"+vm.Domain()] || vm.Phase == state.Lost && full[vm.Host] {
+		if vm.Phase == state.Lost && full[vm.Host] {
 			continue
 		}
 		if vm.Phase == state.Lost && vm.Goal == state.GoalRun && s.waits(snap, vc, vm) {

@@ -3,6 +3,7 @@ package simulation
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -18,7 +19,12 @@ type uses struct {
 	usable  map[string][]use          // by host
 	evicted map[string]int64          // by VM: when it was last
 	here    map[string]map[string]use // by host and VM: what it may have needed there, and when it was seen there last
+
+	evictions int // that were judged
 }
+
+// saysWhy is what an eviction says of the host: the memory that its VMs use, that what they leave idle does not help, and why no VM moves away.
+var saysWhy = regexp.MustCompile(`host h\d+ .*; its VMs use \d+ MiB of \d+ MiB, and taking back the \d+ MiB that they leave idle is not enough; no VM moves for it: .`)
 
 // use is what one VM used at a time, or what a host could give.
 type use struct {
@@ -66,6 +72,10 @@ func (u *uses) watch(s *state.Snapshot) (wrong []string) {
 			continue
 		}
 		u.evicted[vm.ID] = vm.PreemptedAt
+		u.evictions++
+		if !saysWhy.MatchString(vm.Reason) {
+			wrong = append(wrong, fmt.Sprintf("VM %s was evicted, and its reason does not say what its host used and what was tried before: %s", vm.Name, vm.Reason))
+		}
 		text, known := fitted[vm.VC]
 		if how := u.fits(s, vm.Host); !known || text != "" {
 			fitted[vm.VC] = how

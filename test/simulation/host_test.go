@@ -356,11 +356,12 @@ func (y struckHost) Define(ctx context.Context, spec hypervisor.Spec) error {
 
 func (y struckHost) Start(ctx context.Context, spec hypervisor.Spec) error {
 	return y.do(ctx, simulated.CallStart, func(ctx context.Context) error {
-		y.p.h.s.checkFreeze("start of "+spec.Name, y.p.h.name)
+		y.p.h.s.checkFreeze("start of "+spec.Label(), y.p.h.name)
+		y.p.h.s.titles.Store(spec.VM, spec.Title)
 		err := y.Host.Start(ctx, spec)
 		if err == nil {
 			y.p.h.s.count("VMs started")
-			y.p.h.s.note("%s: started %s generation %d", y.p.h.name, spec.Name, spec.Generation)
+			y.p.h.s.note("%s: started %s generation %d", y.p.h.name, spec.Label(), spec.Generation)
 			if spec.Generation > 1 {
 				y.p.h.s.count("VMs started again")
 			}

@@ -47,7 +47,7 @@ func (o *options) guests() func(hypervisor.Spec) simulated.Guest {
 		return nil
 	}
 	return func(spec hypervisor.Spec) simulated.Guest {
-		k := seeded(o.seed, uint64(len(spec.Name))<<32|uint64(spec.Name[len(spec.Name)-1])<<8|uint64(spec.Name[3])) // the same each time
+		k := seeded(o.seed, uint64(len(spec.Title)+3)<<32|uint64(spec.Title[len(spec.Title)-1])<<8|uint64(spec.Title[0])) // the same each time
 		trace := simulated.MemoryTrace{Interval: time.Duration(3+k.IntN(12)) * time.Second}
 		for range 12 {
 			trace.Bytes = append(trace.Bytes, int64(k.Float64()*k.Float64()*1.1*float64(spec.Memory)))
@@ -114,7 +114,11 @@ func (s *sim) watchRightsize() {
 			s.count("looks at plans that free memory, " + string(p.State))
 		}
 	}
+	before := s.uses.evictions
 	for _, text := range s.uses.watch(snap) {
 		s.violate("%s", text)
+	}
+	for range s.uses.evictions - before {
+		s.count("evictions judged")
 	}
 }

@@ -262,7 +262,7 @@ func (s *sim) ask(p step, a, b string) error {
 	case "kill":
 		for _, host := range s.order {
 			for _, vm := range s.listed(host) {
-				if vm.Name == "ek-"+a {
+				if s.titleOf(vm) == a {
 					return s.world.Crash(host, vm.VM)
 				}
 			}
@@ -270,8 +270,8 @@ func (s *sim) ask(p step, a, b string) error {
 	case "behind":
 		for _, host := range s.order {
 			for _, vm := range s.listed(host) {
-				if vm.Name == "ek-"+a {
-					return s.world.LeaveBehind(b, hypervisor.Spec{Identity: vm.Identity, Name: vm.Name, Leased: vm.Leased, VCPUs: vm.VCPUs, Memory: vm.Memory, Balloon: vm.Balloon, CPU: vm.CPU})
+				if s.titleOf(vm) == a {
+					return s.world.LeaveBehind(b, hypervisor.Spec{Identity: vm.Identity, Name: vm.Name, Title: a, Leased: vm.Leased, VCPUs: vm.VCPUs, Memory: vm.Memory, Balloon: vm.Balloon, CPU: vm.CPU})
 				}
 			}
 		}
@@ -400,8 +400,8 @@ func (s *sim) unexpected(args []string) string {
 	case "nowhere":
 		for _, h := range s.order {
 			for _, vm := range s.listed(h) {
-				if strings.HasPrefix(vm.Name, "ek-"+args[1]+"-") {
-					return vm.Name + " runs on " + h
+				if strings.HasPrefix(s.titleOf(vm), args[1]+"-") {
+					return s.titleOf(vm) + " runs on " + h
 				}
 			}
 		}

@@ -76,6 +76,7 @@ type sim struct {
 	names   []string // of servers
 	hosts   map[string]*host
 	order   []string // of hosts
+	titles  sync.Map // of VMs that hosts were to start, by id: their full names
 	group   sync.WaitGroup
 	history *history
 	clients gate

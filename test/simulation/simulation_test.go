@@ -16,6 +16,7 @@ var (
 	seeds   = flag.Int("seeds", 200, "how many random runs")
 	first   = flag.Uint64("first", 1, "seed of the first one")
 	crowd   = flag.Bool("moves", false, "with many moves in every run, not in one of four")
+	squeeze = flag.Bool("rightsized", false, "with rightsized VMs in every run, not in one of four")
 	verbose = flag.Bool("verbose", false, "print what happens, and what members log")
 )
 
@@ -34,7 +35,7 @@ func random(seed uint64) options {
 	if seed%3 == 0 { // what VMs need together is more than some hosts have
 		o.needs = 3
 	}
-	if seed%4 == 1 {
+	if *squeeze || seed%4 == 1 {
 		squeezed(&o)
 	}
 	randomScript(&o, long)

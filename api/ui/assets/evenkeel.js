@@ -25,7 +25,11 @@ const busy = () => !getSelection().isCollapsed;
 // written: the user writes, or has written, in a form: it stays as it is.
 function written(form) {
   const at = document.activeElement;
-  return (form.contains(at) && at.matches("input, select, textarea")) || [...form.querySelectorAll("input, textarea")].some((field) => field.value !== field.defaultValue);
+  return (form.contains(at) && at.matches("input, select, textarea")) || [...form.querySelectorAll("input, textarea, select")].some((field) => {
+    if (field.matches("[type=radio], [type=checkbox]")) return field.checked !== field.defaultChecked;
+    if (field.matches("select")) return field.selectedIndex !== Math.max(0, [...field.options].findIndex((one) => one.defaultSelected));
+    return field.value !== field.defaultValue;
+  });
 }
 
 // nameOf a node among its siblings; "": it is known by its place. Rows and entries are known by what they are about.
@@ -126,6 +130,7 @@ async function fill(part) {
 
 // arm makes parts of a list that has more rows than are there. The address may name a first row: then the list begins there.
 function arm() {
+  for (const field of main.querySelectorAll("[data-load]")) field.parentElement.hidden = false;
   const more = main.querySelector("[data-more]");
   if (!more) return;
   const first = more.parentElement;
@@ -168,6 +173,7 @@ function show(page, part) {
   }
   morph(main, next);
   document.title = page.title;
+  if (!document.querySelector("header") && page.querySelector("header")) location.reload(); // it has a menu now
   arm();
 }
 
@@ -262,6 +268,10 @@ function hold(steal) {
     hold(false);
   });
 }
+// A page that could not be made asks again until it is.
+if ("retry" in main.dataset) {
+  const asking = setInterval(() => { if ("retry" in main.dataset) look(); else clearInterval(asking); }, 2000);
+}
 if (document.querySelector("header")) {
   hold(!document.hidden);
   document.addEventListener("visibilitychange", () => {
@@ -274,32 +284,49 @@ arm();
 
 // A search shows what it finds while it is written.
 let typing;
+let checks = 0;
 document.addEventListener("input", (e) => {
   const form = e.target.closest("form");
   if (!form) return;
   clearTimeout(typing);
-  typing = setTimeout(async () => {
-    if ("search" in form.dataset) {
-      const address = new URL(location.pathname, location.origin);
-      address.search = new URLSearchParams(new FormData(form));
-      const page = await load(address);
-      history.replaceState(null, "", address);
-      for (const part of main.querySelectorAll("[data-part]:not([data-rows])")) drop(part);
-      form.querySelector("[role=status]").textContent = page.querySelector("[data-search] [role=status]").textContent;
-      const first = main.querySelector("[data-rows]");
-      delete first.dataset.part;
-      near.unobserve(first);
-      first.full = true;
-      show(page);
-      scrollTo(0, Math.min(scrollY, first.offsetTop));
-    } else if ("check" in form.dataset) {
-      const body = new URLSearchParams(new FormData(form));
-      body.set("dry", "1");
-      const page = await load(form.action, { method: "POST", body });
-      const found = page.querySelector("#problem, #dry");
-      form.querySelector("#result").replaceChildren(...(found ? [found] : []));
-    }
-  }, 400);
+  typing = setTimeout(() => ("search" in form.dataset ? search(form) : "check" in form.dataset && check(form)), 400);
+});
+
+async function search(form) {
+  const address = new URL(location.pathname, location.origin);
+  address.search = new URLSearchParams(new FormData(form));
+  const page = await load(address);
+  history.replaceState(null, "", address);
+  for (const part of main.querySelectorAll("[data-part]:not([data-rows])")) drop(part);
+  form.querySelector("[role=status]").textContent = page.querySelector("[data-search] [role=status]").textContent;
+  const first = main.querySelector("[data-rows]");
+  delete first.dataset.part;
+  near.unobserve(first);
+  first.full = true;
+  show(page);
+  scrollTo(0, Math.min(scrollY, first.offsetTop));
+}
+
+// check shows what a form would do. Where no server leads it is asked again, until the form is another.
+async function check(form) {
+  const body = new URLSearchParams(new FormData(form));
+  body.set("dry", "1");
+  const mine = ++checks;
+  const page = await load(form.action, { method: "POST", body });
+  if (mine !== checks || !form.isConnected) return;
+  const found = page.querySelector("#problem, #dry");
+  found?.removeAttribute("id"); // the page may have one
+  form.querySelector("[data-answer]").replaceChildren(...(found ? [found] : []));
+  if (found?.matches("[data-retry]")) setTimeout(() => { if (mine === checks) check(form); }, 2000);
+}
+
+// A file of the user's becomes the text of a form.
+document.addEventListener("change", async (e) => {
+  const name = e.target.dataset.load;
+  if (!name || !e.target.files[0]) return;
+  const text = e.target.form.elements[name];
+  text.value = await e.target.files[0].text();
+  text.dispatchEvent(new Event("input", { bubbles: true }));
 });
 
 document.addEventListener("click", (e) => {

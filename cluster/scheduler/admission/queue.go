@@ -38,6 +38,7 @@ func Fitting(s *state.Snapshot, env placement.Env) []string {
 	p.SubtractReserves()
 	p.applyMargin(s, "", env, nil)
 	if s.HasAgenda() {
+		p.HonorGrants()
 		p = p.beside(placement.Reserved(s, env.Now, env.Now.Add(placement.Horizon), ""))
 	}
 	if p.headroom != nil {

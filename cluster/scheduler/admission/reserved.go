@@ -26,6 +26,8 @@ func (p *problem) admitBeside(s *state.Snapshot, vc *state.VC, wanted []state.VM
 	stays := placement.StaysFor(vc)
 	if claimed {
 		stays = max(0, occurrence.End.Sub(env.Now))
+	} else {
+		p.HonorGrants()
 	}
 	reserved := placement.Reserved(s, env.Now, env.Now.Add(stays), occurrence.ID)
 	if claimed && len(occurrence.Hosts) > 0 {

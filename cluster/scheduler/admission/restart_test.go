@@ -107,8 +107,8 @@ func TestRestartWhereNothingBarsIt(t *testing.T) {
 	}
 }
 
-// A VM does not start where the hypervisor has one of its name that the state does not know: it starts elsewhere, or waits.
-func TestNameTakenOnHosts(t *testing.T) {
+// A VM does not start where the hypervisor still lists it: it starts elsewhere, or waits.
+func TestListedOnHosts(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		taken, closed []string
@@ -129,7 +129,7 @@ func TestNameTakenOnHosts(t *testing.T) {
 			}
 			env := s.Env()
 			env.Lists = func(vm state.VM) []string {
-				if vm.Domain() == "ek-x-g0-0" {
+				if vm.Name == "x-g0-0" {
 					return c.taken
 				}
 				return nil
@@ -141,7 +141,7 @@ func TestNameTakenOnHosts(t *testing.T) {
 				t.Fatalf("%+v, plan %+v", a.Decision, a.Plan)
 			}
 			for _, r := range a.Decision.Hosts {
-				if r.Text != "its hypervisor lists a VM ek-x-g0-0 already" && !r.Cordoned {
+				if r.Text != "its hypervisor still lists VM x-g0-0" && !r.Cordoned {
 					t.Errorf("%s: %s", r.Host, r.Text)
 				}
 			}

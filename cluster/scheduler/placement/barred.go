@@ -16,7 +16,7 @@ type bar struct {
 }
 
 // Bar takes hosts out of the candidates of each group of which VMs are to be placed: those that lack its pool, and those that
-// list one of the VMs, or another VM by its name. VMs that have a host stay there.
+// list one of the VMs. VMs that have a host stay there.
 func (p *Problem) Bar(s *state.Snapshot, env Env) {
 	p.pools, p.barred = env.Pools, make([]map[string]bar, len(p.Refs))
 	for i, ref := range p.Refs {
@@ -29,7 +29,7 @@ func (p *Problem) Bar(s *state.Snapshot, env Env) {
 				continue
 			}
 			for _, host := range env.Lists(vm) {
-				barred[host] = bar{why: "its hypervisor lists a VM " + vm.Domain() + " already"}
+				barred[host] = bar{why: "its hypervisor still lists VM " + vm.Name}
 			}
 		}
 		for _, h := range p.Rows {
@@ -70,13 +70,13 @@ func (p *Problem) RefuseBarred() (allocator.Admission, bool) {
 		if pools == len(p.Rows) {
 			return p.refuseWithoutPool(ref.Group, reasons), true
 		}
-		return allocator.Admission{Reasons: reasons, Summary: fmt.Sprintf("no host can start group %s: a VM by a name of the group is left on each that could", ref.Group.Name)}, true
+		return allocator.Admission{Reasons: reasons, Summary: fmt.Sprintf("no host can start group %s: one of its VMs is left on each that could", ref.Group.Name)}, true
 	}
 	return allocator.Admission{}, false
 }
 
-// CorrectBarred corrects a refusal of the allocator's, which takes barred hosts for rules of the request: a name does not stay
-// taken, and no rule can be left out.
+// CorrectBarred corrects a refusal of the allocator's, which takes barred hosts for rules of the request: what a hypervisor
+// lists goes away, and no rule can be left out.
 func (p *Problem) CorrectBarred(r allocator.Admission) allocator.Admission {
 	for i, ref := range p.Refs {
 		for host, b := range p.barredOf(i) {

@@ -12,8 +12,7 @@ type Env struct {
 	NewID func() string // a new, never used id at each call
 	// Unavailable are hosts that take no new VM now, and why: "does not answer since 12:01".
 	Unavailable map[string]string
-	// Lists are the hosts whose hypervisor lists the VM, running or not, or a VM that the state does not know by the same name:
-	// it can start on none of them. nil: none does.
+	// Lists are the hosts whose hypervisor lists the VM, running or not: it can start on none of them. nil: none does.
 	Lists func(vm state.VM) []string
 	// Awaited are hosts that have yet to report to this leader, and are waited for: no plan is judged by what the others could take.
 	Awaited []string

@@ -38,12 +38,14 @@ type Problem struct {
 type GroupRef struct {
 	VC    state.VC
 	Group state.Group
-	// VMs are parallel to Groups[i].Hosts; a VM to be placed has Host "". The last of them, from real on, are
-	// VMs that are about to move, once more, at their targets.
+	// VMs are parallel to Groups[i].Hosts; a VM to be placed has Host "". VMs[real:] repeats those that are about
+	// to move, with their targets as hosts.
 	VMs  []state.VM
 	real int
 	// Frozen: the group's share cannot change now.
 	Frozen bool
+	// Granted is the yield that the VC's run was granted: see HonorGrants. 0: none.
+	Granted float64
 }
 
 // Members returns the VMs of the group, each once.
@@ -136,6 +138,7 @@ func (p *Problem) addLive(s *state.Snapshot, vc state.VC) {
 			continue
 		}
 		p.add(vc, g, vms, floor, false)
+		p.Refs[len(p.Refs)-1].Granted = s.GrantedYield(vc.ID, g)
 		if slices.ContainsFunc(vms, func(vm state.VM) bool { return vm.MovingTo != "" || vm.RestartsInPlace() }) {
 			p.freeze(len(p.Groups) - 1)
 		}
@@ -198,17 +201,16 @@ func (p *Problem) AddRequested(vc state.VC, g state.Group, vms []state.VM) {
 }
 
 // add appends a group. VMs with a Host stay there, the others are to be placed. VMs that are about to move are counted at their
-// targets as well; twice: so are those that move, and those that move or stop, to start
-// again, keep their shares.
-func (p *Problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64, twice bool) {
+// targets as well. If countMoving is set, so are those that move, and VMs that move, or stop to start again, keep their shares.
+func (p *Problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64, countMoving bool) {
 	sort.Slice(vms, func(a, b int) bool { return vms[a].Task < vms[b].Task })
 	real := len(vms)
 	for _, vm := range vms[:real] {
-		if (vm.MovingTo != "" || vm.Phase == state.Stopping) && twice && vm.ConsumesResources() {
+		if (vm.MovingTo != "" || vm.Phase == state.Stopping) && countMoving && vm.ConsumesResources() {
 			floor = max(floor, p.keepShare(vm, g))
 		}
 		to, coming := p.expected[vm.ID]
-		if vm.MovingTo != "" && twice {
+		if vm.MovingTo != "" && countMoving {
 			to, coming = vm.MovingTo, true
 		}
 		if _, there := p.index[to]; coming && there && vm.Host != "" && vm.Host != to && vm.ConsumesResources() {

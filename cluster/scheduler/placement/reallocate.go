@@ -17,6 +17,7 @@ func Reallocate(s *state.Snapshot) *state.Plan {
 	for i := range p.Groups {
 		p.Groups[i].MinYield = max(p.Refs[i].VC.MinYield, min(1, capacity.MinCPU/p.Groups[i].CPU))
 	}
+	p.raiseToGrants(func(ref *GroupRef) float64 { return ref.Granted })
 	sol, err := allocator.Allocate(p.Problem)
 	if err != nil {
 		return nil

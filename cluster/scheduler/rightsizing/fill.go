@@ -37,7 +37,7 @@ func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in O
 			if !vm.ConsumesResources() || !known {
 				continue
 			}
-			m := member{&vc, g, vm, set.AggressivenessOf(&vc), estimated}
+			m := member{&vc, g, vm, set.AggressivenessOf(&vc), estimated, s.GrantedCores(vc.ID, &g)}
 			still := vm.Phase != state.Running || vm.Goal != state.GoalRun || vm.MovingTo != "" || coming[vm.ID] != ""
 			for i, name := range []string{vm.Host, vm.MovingTo, coming[vm.ID]} {
 				at, there := index[name]
@@ -78,13 +78,15 @@ func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in O
 	}
 }
 
-// member is a VM with what is known of its group and virtual cluster. estimated: its needs are.
+// member is a VM with what is known of its group and virtual cluster. estimated: its needs are. granted is what it is sure of as one of a
+// run of a periodic job, cores: what others had of its reservation is back with that.
 type member struct {
 	vc             *state.VC
 	g              state.Group
 	vm             state.VM
 	aggressiveness string
 	estimated      bool
+	granted        float64
 }
 
 // app is an application while it is put together.
@@ -270,7 +272,7 @@ func (x *Rightsizer) want(m member, in Observations, still bool) {
 			need = max(need, beyondCap*present)
 		}
 	}
-	q.want = max(q.want, min(need, g.CPU))
+	q.want = max(q.want, min(max(need, m.granted), g.CPU))
 }
 
 // cutOff says whether a cap below what was declared keeps a VM from using more.

@@ -97,6 +97,27 @@ func TestSurplusIsDistributed(t *testing.T) {
 	}
 }
 
+// What a run of a periodic job leaves idle is lent to others. Once it is granted more, that is its need in the next evaluation.
+func TestGrantsAreNeeds(t *testing.T) {
+	c := scheduling.NewRightsized(t, state.RightsizingOn, "h1")
+	c.AddVC("a", state.NeedsEstimated, "core", 1, scheduling.Resources(3, scheduling.GiB), scheduling.Resources(0.3, scheduling.GiB/2))
+	c.AddVC("b", state.NeedsDeclared, "core", 1, scheduling.Resources(4, scheduling.GiB), scheduling.Resources(4, scheduling.GiB))
+	c.Minutes(15)
+	_, g := c.VM("a-g0-0")
+	if g.Need() > 1 || g.Allocation > 1 {
+		t.Fatalf("it uses little: %+v", g)
+	}
+	run, ok := c.Snapshot().OpenRun(c.Named("a").ID)
+	if !ok {
+		t.Fatal("no run is recorded")
+	}
+	c.Must(state.KindReprovision, state.ReprovisionPut{Basis: c.Snapshot().Index(), Runs: []state.RunGrant{{Run: run.ID, Grant: &state.Grant{Cores: 2}}}})
+	c.Minute()
+	if _, g = c.VM("a-g0-0"); g.Need() < 2 || g.Allocation < 2-1e-6 {
+		t.Errorf("it is granted 2 cores: %+v", g)
+	}
+}
+
 func TestShadowChangesNothing(t *testing.T) {
 	c := scheduling.NewRightsized(t, "", "h1")
 	c.AddVC("a", state.NeedsDeclared, "core", 2, scheduling.Resources(2, 3*scheduling.GiB), scheduling.Resources(0.3, scheduling.GiB))

@@ -1,0 +1,62 @@
+package member_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"evenkeel/cluster/leader"
+	"evenkeel/hypervisor"
+)
+
+// A member renews its certificate when a server asks it to, over real TLS: the leader itself, another server, and an agent alone. Its host
+// keeps its lease. A member that does not answer keeps what it has, and the fourth renewal at once is refused.
+func TestRenewNow(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, s *site) {
+		s.first()
+		s.join("h2", true)
+		s.join("h3", false)
+		s.eventually("three hosts report", func() bool { return s.ready() == 3 })
+		l := s.leader()
+		serials := func(name string) (out []string) {
+			row, _ := l.State.Snapshot().Member(name)
+			for _, c := range row.Serials {
+				out = append(out, c.Number)
+			}
+			return out
+		}
+		for _, name := range []string{"h1", "h2", "h3"} {
+			s.eventually("the certificate of "+name+" is recorded", func() bool { return len(serials(name)) == 1 })
+			got, err := l.RenewCertificate(t.Context(), name)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if now := serials(name); len(now) != 2 || now[1] != got.Serial || got.Until.IsZero() {
+				t.Errorf("%s has %v, and says that it has %+v now", name, now, got)
+			}
+		}
+		if s.ready() != 3 {
+			t.Error("a host lost its lease by the renewal")
+		}
+		var err error
+		for range 4 {
+			if _, err = l.RenewCertificate(t.Context(), "h3"); err != nil {
+				break
+			}
+		}
+		if !errors.Is(err, leader.ErrConflict) || !strings.Contains(err.Error(), "h3 has had 3 certificates") {
+			t.Errorf("more than three at once: %v", err)
+		}
+		if _, err := l.RenewCertificate(t.Context(), "h9"); !errors.Is(err, leader.ErrNotFound) {
+			t.Errorf("no member: %v", err)
+		}
+		before := len(serials("h3"))
+		s.stop("h3")
+		if _, err := l.RenewCertificate(t.Context(), "h3"); !errors.Is(err, hypervisor.ErrUnavailable) {
+			t.Errorf("a member that is down: %v", err)
+		}
+		if now := serials("h3"); len(now) != before {
+			t.Errorf("a member that is down has %v", now)
+		}
+	})
+}
