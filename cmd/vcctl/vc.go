@@ -77,35 +77,34 @@ func (t *tool) vcCommand() *cli.Command {
 }
 
 // readVC reads a VC file from a path or, for "-", from standard input.
-func (t *tool) readVC(path string) (v1.VirtualClusterSpec, error) {
+func (t *tool) readVC(path string) (spec v1.VirtualClusterSpec, base string, err error) {
 	var in io.Reader = t.in
 	if path != "-" {
 		f, err := os.Open(path)
 		if err != nil {
-			return v1.VirtualClusterSpec{}, usage("read the VC file: %v", err)
+			return spec, "", usage("read the VC file: %v", err)
 		}
 		defer f.Close() //nolint:errcheck // only read
 		in = f
 	}
 	doc, err := io.ReadAll(io.LimitReader(in, v1.MaxBytes+1))
 	if err != nil {
-		return v1.VirtualClusterSpec{}, usage("read the VC file %s: %v", path, err)
+		return spec, "", usage("read the VC file %s: %v", path, err)
 	}
 	if len(doc) > v1.MaxBytes {
-		return v1.VirtualClusterSpec{}, usage("%s: a VC file has at most %d bytes", path, v1.MaxBytes)
+		return spec, "", usage("%s: a VC file has at most %d bytes", path, v1.MaxBytes)
 	}
-	spec, err := v1.ParseVCFile(doc)
-	if err != nil {
-		return spec, &failure{statusUsage, fmt.Errorf("%s: %w", path, err)}
+	if spec, err = v1.ParseVCFile(doc); err != nil {
+		return spec, "", &failure{statusUsage, fmt.Errorf("%s: %w", path, err)}
 	}
-	return spec, nil
+	return spec, baseOf(doc), nil
 }
 
 func vcCreate(c *call) error {
 	if c.String("file") == "" {
 		return usage("vc create: give the VC file with -f FILE, or -f - for standard input")
 	}
-	spec, err := c.t.readVC(c.String("file"))
+	spec, _, err := c.t.readVC(c.String("file"))
 	if err != nil {
 		return err
 	}
