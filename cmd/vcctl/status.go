@@ -16,7 +16,7 @@ func statusText(s v1.ClusterStatus) string {
 		"CPU", fmt.Sprintf("%s cores given of %s allowed, %s used", cores(s.Allocated.CPU), cores(s.Allowance.CPU), cores(s.Used.CPU)),
 		"Memory", fmt.Sprintf("%s given of %s allowed", s.Allocated.Memory.Short(), s.Allowance.Memory.Short()),
 		"Hosts", counts(s.Hosts), "Virtual clusters", counts(s.VirtualClusters),
-		"VMs", counts(map[string]int{"starting": s.VMs.Starting, "running": s.VMs.Running, "stopping": s.VMs.Stopping, "stopped": s.VMs.Stopped, "failed": s.VMs.Failed, "lost": s.VMs.Lost}),
+		"VMs", counts(map[string]int{"starting": s.VMs.Starting, "running": s.VMs.Running, "unknown": s.VMs.Unknown, "stopping": s.VMs.Stopping, "stopped": s.VMs.Stopped, "failed": s.VMs.Failed, "lost": s.VMs.Lost}),
 		"Defaults", fmt.Sprintf("minYield %g, onFull %s, image %s", s.Settings.MinYield, s.Settings.OnFull, seen(s.Settings.Image, s.Settings.Image == "")),
 		"Re-balancing", s.Settings.Moves.Mode, "Members", membersText(s), "Epoch", epochText(s), "Last backup", agoText(s.BackupAt))
 	if len(s.Conditions) > 0 {
