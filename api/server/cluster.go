@@ -28,13 +28,16 @@ func text(s string) *textAnswer {
 }
 
 func (s *Server) registerCluster(api huma.API) {
-	get(api, route{"getClusterStatus", "/v1/cluster/status", tagCluster, "Get the cluster's status", "The cluster at a glance."},
+	get(api, route{"getClusterStatus", "/v1/cluster/status", tagCluster, "Get the cluster's status", "The cluster at a glance. To a token of a tenant: whether the cluster serves requests, and what the tenant has, may use and uses."},
 		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.ClusterStatus], error) {
-			v, err := s.view(ctx, in.Consistency)
-			if err != nil {
+			x, err := s.scoped(ctx, TenantParams{}, in.ReadParams)
+			switch {
+			case err != nil:
 				return nil, err
+			case x.restricted:
+				return &answerOf[v1.ClusterStatus]{Body: x.status(s.opts.Version, s.cluster.Ready() == nil)}, nil
 			}
-			return &answerOf[v1.ClusterStatus]{Body: s.status(v)}, nil
+			return &answerOf[v1.ClusterStatus]{Body: s.status(x.v)}, nil
 		})
 	plain := func() map[string]*huma.Response {
 		return map[string]*huma.Response{"200": {Description: "ok", Content: map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}}}}

@@ -258,7 +258,7 @@ func (x scopedView) periodicRun(r state.Run) v1.PeriodicRun {
 		out.Throttled = len(u.Throttled)
 	}
 	if e := r.Extras; e != nil {
-		out.ExtraCoreHours, out.LentCoreHours = e.Extra/3600, e.Lent/3600
+		out.ExtraCoreHours, out.BorrowedCoreHours = e.Extra/3600, e.Borrowed/3600
 	}
 	return out
 }

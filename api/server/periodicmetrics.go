@@ -13,17 +13,17 @@ import (
 const deadlineWindow = time.Hour
 
 var (
-	descOccurrences    = desc("periodic_occurrences", "Occurrences of periodic jobs in the agenda, by state: confirmed, degraded, re-confirmed, running.", "state")
-	descDeadlines      = desc("periodic_deadlines", "Occurrences that were due within the last hour, by result: met or missed.", "result")
-	descPeriodicRuns   = desc("periodic_runs", "Runs of jobs that were signed off: all that go on, and those that are late, which would miss their deadline with what they are sure of; of the leader only.", "which")
-	descGranted        = desc("periodic_granted_cores", "CPU that late runs are given beyond their reservations now; of the leader only.")
-	descGrants         = desc("periodic_grants_total", "Grants beyond a reservation that began; since the server began to lead.")
-	descGrantedSeconds = desc("periodic_granted_core_seconds_total", "CPU that was granted beyond reservations; since the server began to lead.")
-	descLent           = desc("periodic_lent_cores", "CPU of reservations that others have now; of the leader only.")
-	descLentSeconds    = desc("periodic_lent_core_seconds_total", "CPU of reservations that others had; since the server began to lead.")
+	descOccurrences     = desc("periodic_occurrences", "Occurrences of periodic jobs in the agenda, by state: confirmed, degraded, re-confirmed, running.", "state")
+	descDeadlines       = desc("periodic_deadlines", "Occurrences that were due within the last hour, by result: met or missed.", "result")
+	descPeriodicRuns    = desc("periodic_runs", "Runs of jobs that were signed off: all that go on, and those that are late, which would miss their deadline with what they are sure of; of the leader only.", "which")
+	descGranted         = desc("periodic_granted_cores", "CPU that late runs are given beyond their reservations now; of the leader only.")
+	descGrants          = desc("periodic_grants_total", "Grants beyond a reservation that began; since the server began to lead.")
+	descGrantedSeconds  = desc("periodic_granted_core_seconds_total", "CPU that was granted beyond reservations; since the server began to lead.")
+	descBorrowed        = desc("periodic_borrowed_cores", "CPU of reservations that others have now; of the leader only.")
+	descBorrowedSeconds = desc("periodic_borrowed_core_seconds_total", "CPU of reservations that others had; since the server began to lead.")
 )
 
-var periodicDescs = []*prometheus.Desc{descOccurrences, descDeadlines, descPeriodicRuns, descGranted, descGrants, descGrantedSeconds, descLent, descLentSeconds}
+var periodicDescs = []*prometheus.Desc{descOccurrences, descDeadlines, descPeriodicRuns, descGranted, descGrants, descGrantedSeconds, descBorrowed, descBorrowedSeconds}
 
 // periodic sends how occurrences fare, once an owner has signed a job off.
 func (g gauges) periodic(v *leader.View) {
@@ -63,8 +63,8 @@ func (c clusterCollector) reprovisionStats(ch chan<- prometheus.Metric) {
 	put(descPeriodicRuns, prometheus.GaugeValue, float64(f.Runs), "all")
 	put(descPeriodicRuns, prometheus.GaugeValue, float64(f.Late), "late")
 	put(descGranted, prometheus.GaugeValue, f.Granted)
-	put(descLent, prometheus.GaugeValue, f.Lent)
+	put(descBorrowed, prometheus.GaugeValue, f.Borrowed)
 	put(descGrants, prometheus.CounterValue, float64(f.Grants))
 	put(descGrantedSeconds, prometheus.CounterValue, f.GrantedSeconds)
-	put(descLentSeconds, prometheus.CounterValue, f.LentSeconds)
+	put(descBorrowedSeconds, prometheus.CounterValue, f.BorrowedSeconds)
 }

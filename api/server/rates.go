@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -13,6 +15,9 @@ const (
 	DefaultRate = 500
 	// burst is how many seconds' worth of requests a principal may send at once.
 	burst = 10
+	// probeRate is how many requests in a second a server answers all tokens of one tenant that show whether something fits now and change
+	// nothing: dry runs, and refusals for want of room. Without a bound a tenant could follow how much room others leave by bisection.
+	probeRate = 2
 	// maxBuckets is when buckets that are full are dropped: they say nothing.
 	maxBuckets = 10_000
 )
@@ -78,9 +83,32 @@ func (r *rates) prune(now time.Time) {
 
 // tooFast is the answer to a principal that has sent too many requests; nil if it has not. A request that another server forwards was
 // counted there.
-func (s *Server) tooFast(ctx context.Context, p *principal, now time.Time) *problem {
-	if transport.ForwardedBy(ctx) != "" || s.rates.take(p.ID, now) {
+func (s *Server) tooFast(ctx context.Context, p *principal, dry bool, now time.Time) *problem {
+	switch {
+	case transport.ForwardedBy(ctx) != "":
+		return nil
+	case !s.rates.take(p.ID, now):
+		return tooMany("%s sends more than %g requests a second to this server (requestRate in vcd.yaml): send fewer", p.label(), s.rates.perSecond)
+	case dry && p.of() != "":
+		return s.tooManyProbes(p.of(), now)
+	}
+	return nil
+}
+
+// tooManyProbes is the answer to a tenant that has asked too often what fits; nil if it has not.
+func (s *Server) tooManyProbes(tenant string, now time.Time) *problem {
+	if s.probes.take(tenant, now) {
 		return nil
 	}
-	return tooMany("%s sends more than %g requests a second to this server (requestRate in vcd.yaml): send fewer", p.label(), s.rates.perSecond)
+	return tooMany("tenant %s makes more than %g dry runs and refused requests a second on this server: send fewer, or let it wait (onFull: queue)", tenant, s.probes.perSecond)
+}
+
+// dryRun says whether a request asks for a dry run.
+func dryRun(r *http.Request) bool {
+	for _, text := range r.URL.Query()["dryRun"] {
+		if dry, err := strconv.ParseBool(text); err != nil || dry {
+			return true
+		}
+	}
+	return false
 }

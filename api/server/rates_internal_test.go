@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
@@ -11,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"evenkeel/api/v1"
 	"evenkeel/cluster/state"
 )
 
@@ -83,5 +86,55 @@ func TestTooManyRequests(t *testing.T) {
 		refused("a second later", fast, 200)
 		refused("the second one then", fast, 200)
 		refused("the third one then", fast, 429)
+	})
+}
+
+// Dry runs of a tenant are bounded for all its tokens together, and refusals for want of room take from the same bucket; other requests,
+// other tenants and roles of the cluster go on.
+func TestTooManyDryRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &keyring{}
+		of := func(tenant string) string {
+			text, row := NewToken()
+			row.Name, row.Role, row.Tenant = "a", state.RoleEditor, tenant
+			k.put(row)
+			return "Bearer " + text
+		}
+		one, two, other, operator := of("film"), of("film"), of("acme"), "Bearer "+k.add("o", state.RoleOperator, time.Time{})
+		s := New(k, Options{Members: seat{leads: true}, Logger: slog.New(slog.DiscardHandler), Rate: 500})
+		const probe = "/v1/virtual-clusters?dryRun=true"
+		ask := func(what, token, path string, want bool) {
+			t.Helper()
+			if through, _, _, w := asked(s, "POST", path, token); through != want || !want && w.Code != 429 {
+				t.Errorf("%s: through %v, %d %s", what, through, w.Code, w.Body)
+			}
+		}
+		for i := range probeRate * burst {
+			ask("within the burst", []string{one, two}[i%2], probe, true)
+		}
+		ask("one more", one, probe, false)
+		ask("one more of the other token", two, "/v1/virtual-clusters?dryRun=1", false)
+		ask("no dry run", one, "/v1/virtual-clusters?dryRun=false", true)
+		ask("another tenant", other, probe, true)
+		for range 3 * probeRate * burst {
+			ask("an operator", operator, probe, true)
+		}
+		ctx := context.WithValue(t.Context(), principalKey{}, &principal{Tenant: "film", Role: state.RoleEditor})
+		refused := func() string {
+			var p *problem
+			if !errors.As(s.fail(ctx, newProblem(409, v1.ProblemRefused, "host h1 lacks 2 cores")), &p) {
+				t.Fatal("no problem")
+			}
+			return p.Type
+		}
+		if got := refused(); got != v1.ProblemTooMany {
+			t.Errorf("a refusal beyond the bound: %s", got)
+		}
+		time.Sleep(time.Second) // sleep: in the bubble, for the bucket to fill
+		if got := refused(); got != v1.ProblemRefused {
+			t.Errorf("a refusal a second later: %s", got)
+		}
+		ask("a second later", one, probe, true)
+		ask("the second one then", one, probe, false)
 	})
 }

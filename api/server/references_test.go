@@ -51,10 +51,10 @@ func TestReferencesOfTenants(t *testing.T) {
 				}
 			}
 		}
-		for _, route := range []string{"GET /v1/cluster/snapshot", "POST /v1/cluster/snapshot", "POST /v1/simulate", "GET /v1/audit", "GET /v1/cluster/settings", "GET /v1/cluster/status", "GET /v1/plans", "POST /v1/images"} {
+		for _, route := range []string{"GET /v1/cluster/snapshot", "POST /v1/cluster/snapshot", "POST /v1/simulate", "GET /v1/audit", "PATCH /v1/cluster/settings", "GET /v1/cluster/rightsizing", "GET /v1/failover-capacity", "GET /v1/cluster/members", "GET /v1/plans", "POST /v1/images"} {
 			method, path, _ := strings.Cut(route, " ")
 			body := ""
-			if method == "POST" {
+			if method != "GET" {
 				body = "{}"
 			}
 			for _, caller := range principals {

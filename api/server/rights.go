@@ -23,8 +23,8 @@ var rights = map[string]right{
 
 	"GET /openapi.json": {"get", "api", permitRead, permitView},
 
-	"GET /v1/cluster/status":            {"get", "cluster", permitRead, ""},
-	"GET /v1/cluster/settings":          {"get", "settings", permitRead, ""},
+	"GET /v1/cluster/status":            {"get", "status", permitRead, permitView},
+	"GET /v1/cluster/settings":          {"get", "settings", permitRead, permitView},
 	"PATCH /v1/cluster/settings":        {"change", "settings", permitOperate, ""},
 	"GET /v1/cluster/members":           {"get", "member", permitRead, ""},
 	"DELETE /v1/cluster/members/{name}": {"delete", "member", permitOperate, ""},

@@ -150,7 +150,7 @@ func allowed(role state.Role, method, path string) bool {
 		case method == "POST" && under("/v1/vms"):
 			return role != state.RoleViewer && !strings.HasSuffix(path, "/migrate")
 		}
-		return method == "GET" && under("/openapi.json", "/v1/tenants", "/v1/quotas", "/v1/events", "/v1/operations", "/v1/images", "/v1/vms", "/v1/migrations", "/v1/auth/self", "/v1/auth/permissions", "/v1/auth/can-i")
+		return method == "GET" && under("/openapi.json", "/v1/tenants", "/v1/quotas", "/v1/events", "/v1/operations", "/v1/images", "/v1/vms", "/v1/migrations", "/v1/cluster/status", "/v1/cluster/settings", "/v1/auth/self", "/v1/auth/permissions", "/v1/auth/can-i")
 	}
 	return false
 }

@@ -101,6 +101,7 @@ type Server struct {
 	buffers *buffers
 	live    liveRequests
 	rates   rates
+	probes  rates // of tenants: see probeRate
 	verbs   verbs
 	reads   repeated // that are audited
 	denied  repeated // requests that failed, by token
@@ -125,7 +126,7 @@ func New(c Cluster, o Options) *Server {
 	}
 	s := &Server{cluster: c, opts: o, log: o.Logger, mux: &recordingMux{}, buffers: newBuffers(), draining: make(chan struct{}), tokenWaits: make(chan struct{}, maxTokenWait)}
 	s.live.ended = s.endOf
-	s.rates.perSecond = o.Rate
+	s.rates.perSecond, s.probes.perSecond = o.Rate, min(o.Rate, probeRate)
 	s.metrics = newMetrics(s)
 
 	config := huma.DefaultConfig("Evenkeel", o.Version)

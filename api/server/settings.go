@@ -14,18 +14,21 @@ import (
 )
 
 type settingsAnswer struct {
-	ETag string `header:"ETag" doc:"Version of the settings."`
+	ETag string `header:"ETag" doc:"Version of the settings; to a role of the cluster."`
 	Body v1.ClusterSettings
 }
 
 func (s *Server) registerSettings(api huma.API) {
-	get(api, route{"getSettings", "/v1/cluster/settings", tagCluster, "Get the cluster's settings", "Defaults of virtual clusters, when VMs move, and whose needs are estimated. What was never set is shown as its default."},
+	get(api, route{"getSettings", "/v1/cluster/settings", tagCluster, "Get the cluster's settings", "Defaults of virtual clusters, when VMs move, and whose needs are estimated. What was never set is shown as its default. To a token of a tenant: those that bound its requests, and the networks and pools that it may name."},
 		func(ctx context.Context, in *struct{ ReadParams }) (*settingsAnswer, error) {
-			v, err := s.view(ctx, in.Consistency)
+			x, err := s.scoped(ctx, TenantParams{}, in.ReadParams)
 			if err != nil {
 				return nil, err
 			}
-			meta, _ := v.Meta()
+			meta, _ := x.v.Meta()
+			if x.restricted {
+				return &settingsAnswer{Body: x.settings(meta.Settings)}, nil
+			}
 			return settingsOf(meta), nil
 		})
 	change(api, http.MethodPatch, route{"changeSettings", "/v1/cluster/settings", tagCluster, "Change the cluster's settings",

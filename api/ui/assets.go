@@ -17,7 +17,7 @@ import (
 // asset is a file of the program that browsers load, also packed by gzip.
 type asset struct {
 	kind   string // media type
-	tag    string // ETag: browsers keep the file, and ask whether it is still this one
+	tag    string // of the content
 	whole  []byte
 	packed []byte
 }
@@ -30,22 +30,41 @@ var assets = sync.OnceValue(func() map[string]asset {
 			return err
 		}
 		whole, err := files.ReadFile(name)
-		if err != nil {
-			return err
+		if err == nil {
+			out[strings.TrimPrefix(name, "assets/")] = assetOf(name, whole)
 		}
-		var packed bytes.Buffer
-		w := gzip.NewWriter(&packed)
-		_, _ = w.Write(whole) // to memory
-		_ = w.Close()
-		sum := sha256.Sum256(whole)
-		out[strings.TrimPrefix(name, "assets/")] = asset{kind: typeOf(name), tag: `"` + hex.EncodeToString(sum[:8]), whole: whole, packed: packed.Bytes()}
-		return nil
+		return err
 	})
 	if err != nil {
 		panic(err) // the folder is embedded
 	}
+	for name, parts := range joined {
+		var whole []byte
+		for _, part := range parts {
+			whole = append(append(whole, out[part].whole...), '\n')
+		}
+		out[name] = assetOf(name, whole)
+	}
 	return out
 })
+
+// joined are files that are sent as one, so that a page needs few requests. They are parts one after the other, unchanged.
+var joined = map[string][]string{
+	"evenkeel.css":    {"evenkeel.css", "xterm/xterm.css"},
+	"with-console.js": {"evenkeel.js", "xterm/xterm.js", "console.js"},
+}
+
+func assetOf(name string, whole []byte) asset {
+	var packed bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression) // a level that there is
+	_, _ = w.Write(whole)                                      // to memory
+	_ = w.Close()
+	sum := sha256.Sum256(whole)
+	return asset{kind: typeOf(name), tag: hex.EncodeToString(sum[:8]), whole: whole, packed: packed.Bytes()}
+}
+
+// assetAddress is where pages load a file from. It names the content, so that browsers need not ask again for what they have.
+func assetAddress(name string) string { return "/ui/assets/" + name + "?v=" + assets()[name].tag }
 
 // typeOf a file by its name, whatever this machine's table says.
 func typeOf(name string) string {
@@ -68,14 +87,17 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	h, body, tag := w.Header(), a.whole, a.tag+`"`
+	h, body, tag := w.Header(), a.whole, `"`+a.tag+`"`
 	h.Add("Vary", "Accept-Encoding")
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		h.Set("Content-Encoding", "gzip")
-		body, tag = a.packed, a.tag+`-gzip"`
+		body, tag = a.packed, `"`+a.tag+`-gzip"`
 	}
 	h.Set("Content-Type", a.kind)
 	h.Set("Cache-Control", "no-cache")
+	if r.URL.Query().Get("v") == a.tag {
+		h.Set("Cache-Control", "private, max-age=31536000, immutable")
+	}
 	h.Set("ETag", tag)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }

@@ -6,7 +6,6 @@
 package ui
 
 import (
-	"bytes"
 	"embed"
 	"errors"
 	"html/template"
@@ -133,6 +132,7 @@ type visit struct {
 	Live    bool          // the page follows events
 	Retry   bool          // the page asks again by itself: it could not be made now
 	Refresh string        // where the page goes on to by itself; "": nowhere
+	Version string        // of the page: pages of one address and version are equal
 	Data    any
 }
 
@@ -220,19 +220,6 @@ func (v *visit) show(name string) error { return v.showAs(http.StatusOK, name) }
 func (v *visit) showAs(status int, name string) error {
 	v.ui.render(v, status, name)
 	return nil
-}
-
-// render a page whole before anything is sent.
-func (u *UI) render(v *visit, status int, name string) {
-	var out bytes.Buffer
-	if err := u.pages[name].ExecuteTemplate(&out, "page", v); err != nil {
-		u.log.Error("make a page", "page", name, "error", err)
-		http.Error(v.w, "the server's log has the details", http.StatusInternalServerError)
-		return
-	}
-	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	v.w.WriteHeader(status)
-	_, _ = out.WriteTo(v.w) // an error here means that the browser is gone: there is no one to report it to
 }
 
 // toLogin sends a browser to the log-in, and from there back to the page that it asked for.

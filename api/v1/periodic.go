@@ -64,20 +64,20 @@ type Occurrence struct {
 
 // PeriodicRun is one run of a job.
 type PeriodicRun struct {
-	VirtualCluster string    `json:"virtualCluster" doc:"Name of its virtual cluster."`
-	Submitted      time.Time `json:"submitted" doc:"When it was asked for."`
-	Started        time.Time `json:"started" doc:"When its first VM ran."`
-	Ended          time.Time `json:"ended" doc:"When it ended."`
-	Outcome        string    `json:"outcome" enum:"stopped,deleted,ended,lost" doc:"How it ended."`
-	VMs            int       `json:"vms" doc:"Number of its VMs."`
-	Preempted      int       `json:"preempted,omitempty" doc:"How often it went back to the queue."`
-	PeakCores      float64   `json:"peakCores,omitempty" doc:"Most cores that its VMs used together in a minute; left out: not known."`
-	CoreHours      float64   `json:"coreHours,omitempty" doc:"What they used in all; left out: not known."`
-	ExtraCoreHours float64   `json:"extraCoreHours,omitempty" doc:"What it was given beyond its reservation."`
-	LentCoreHours  float64   `json:"lentCoreHours,omitempty" doc:"What others had of its reservation while it ran."`
-	Throttled      int       `json:"throttled,omitempty" doc:"Steps in which a cap held a VM back."`
-	Step           string    `json:"step,omitempty" doc:"Length of a step of its skyline, as a Go duration; left out: not known."`
-	Cores          []float64 `json:"cores,omitempty" doc:"Its skyline: cores that its VMs used together in each step from its start on, 480 steps at most."`
+	VirtualCluster    string    `json:"virtualCluster" doc:"Name of its virtual cluster."`
+	Submitted         time.Time `json:"submitted" doc:"When it was asked for."`
+	Started           time.Time `json:"started" doc:"When its first VM ran."`
+	Ended             time.Time `json:"ended" doc:"When it ended."`
+	Outcome           string    `json:"outcome" enum:"stopped,deleted,ended,lost" doc:"How it ended."`
+	VMs               int       `json:"vms" doc:"Number of its VMs."`
+	Preempted         int       `json:"preempted,omitempty" doc:"How often it went back to the queue."`
+	PeakCores         float64   `json:"peakCores,omitempty" doc:"Most cores that its VMs used together in a minute; left out: not known."`
+	CoreHours         float64   `json:"coreHours,omitempty" doc:"What they used in all; left out: not known."`
+	ExtraCoreHours    float64   `json:"extraCoreHours,omitempty" doc:"What it was given beyond its reservation."`
+	BorrowedCoreHours float64   `json:"borrowedCoreHours,omitempty" doc:"What others had of its reservation while it ran."`
+	Throttled         int       `json:"throttled,omitempty" doc:"Steps in which a cap held a VM back."`
+	Step              string    `json:"step,omitempty" doc:"Length of a step of its skyline, as a Go duration; left out: not known."`
+	Cores             []float64 `json:"cores,omitempty" doc:"Its skyline: cores that its VMs used together in each step from its start on, 480 steps at most."`
 }
 
 // PeriodicRequest is what an owner wants otherwise than it was found.

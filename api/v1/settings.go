@@ -18,12 +18,12 @@ type ClusterSettings struct {
 	Pool        string              `json:"pool" doc:"Storage pool for a disk that names none."`
 	MinMemory   Size                `json:"minMemory" doc:"Least memory of a VM, bytes."`
 	MaxVMs      int                 `json:"maxVMs" doc:"Most VMs of one virtual cluster."`
-	Placement   string              `json:"placement" enum:"spread,pack" doc:"Of placements with equal yields, spread takes the one with the largest least headroom on hosts, pack the one that leaves most hosts without VMs."`
+	Placement   string              `json:"placement,omitempty" enum:"spread,pack" doc:"Of placements with equal yields, spread takes the one with the largest least headroom on hosts, pack the one that leaves most hosts without VMs."`
 	SharedPools []string            `json:"sharedPools" nullable:"false" doc:"Storage pools that hold the same disks on every host."`
 	Networks    []string            `json:"networks" nullable:"false" doc:"Networks and bridges that VC files may name: NAME for all tenants, NAME=TENANT for one. Empty: all for the default tenant, the network default for others."`
 	Pools       []string            `json:"pools" nullable:"false" doc:"Storage pools that VC files may name: NAME for all tenants, NAME=TENANT for one. Empty: all for the default tenant, the cluster's default pool for others."`
-	Moves       MoveSettings        `json:"moves" doc:"When VMs move by live migration, and how."`
-	Rightsizing RightsizingSettings `json:"rightsizing" doc:"Whose needs are estimated, and what is done with that."`
+	Moves       MoveSettings        `json:"moves,omitzero" doc:"When VMs move by live migration, and how."`
+	Rightsizing RightsizingSettings `json:"rightsizing,omitzero" doc:"Whose needs are estimated, and what is done with that."`
 	Periodic    PeriodicSettings    `json:"periodic" doc:"What runs of periodic jobs that were signed off are sure of."`
 }
 

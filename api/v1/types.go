@@ -240,33 +240,34 @@ type Image struct {
 	AddedAt  time.Time `json:"addedAt,omitzero" doc:"When it was added to the catalogue."`
 }
 
-// ClusterStatus is the cluster at a glance.
+// ClusterStatus is the cluster at a glance. To a token of a tenant it has Quota, and only the fields of tenantStatus.
 // Many fields: it is one JSON object of the API, whose fields are never removed.
 type ClusterStatus struct {
-	ID              string          `json:"id" doc:"Id of the cluster; stands in the mark of every VM."`
+	ID              string          `json:"id" required:"false" doc:"Id of the cluster; stands in the mark of every VM."`
 	Version         string          `json:"version" doc:"Of the server that answers."`
-	Leader          string          `json:"leader" doc:"Name of the server that decides."`
-	Index           uint64          `json:"index" doc:"Log index of this answer."`
+	Leader          string          `json:"leader" required:"false" doc:"Name of the server that decides."`
+	Index           uint64          `json:"index" required:"false" doc:"Log index of this answer."`
 	Ready           bool            `json:"ready" doc:"Whether the server that answers can serve requests."`
 	NotReady        string          `json:"notReady,omitempty" doc:"Why it is not ready."`
-	CreatedAt       time.Time       `json:"createdAt" doc:"When the cluster was made."`
+	CreatedAt       time.Time       `json:"createdAt" required:"false" doc:"When the cluster was made."`
 	MinYield        float64         `json:"minYield" doc:"Least yield of the virtual clusters that run; 1 if none does."`
-	Capacity        Resources       `json:"capacity" doc:"What all machines have."`
-	Allowance       Resources       `json:"allowance" doc:"What Evenkeel may use of all hosts."`
-	Allocated       Resources       `json:"allocated" doc:"What the VMs of all hosts are given."`
-	Used            Resources       `json:"used" doc:"What the VMs of all hosts were last seen to use."`
-	Hosts           map[string]int  `json:"hosts" doc:"Number of hosts by state."`
+	Capacity        Resources       `json:"capacity" required:"false" doc:"What all machines have."`
+	Allowance       Resources       `json:"allowance" required:"false" doc:"What Evenkeel may use of all hosts."`
+	Allocated       Resources       `json:"allocated" doc:"What VMs are given."`
+	Used            Resources       `json:"used" doc:"What VMs were last seen to use."`
+	Hosts           map[string]int  `json:"hosts" required:"false" doc:"Number of hosts by state."`
 	VirtualClusters map[string]int  `json:"virtualClusters" doc:"Number of virtual clusters by state."`
 	VMs             VMCount         `json:"vms" doc:"How many VMs are in which phase."`
 	Settings        ClusterSettings `json:"settings" doc:"Settings of the cluster in force."`
+	Quota           *Quota          `json:"quota,omitempty" doc:"To a token of a tenant: what the tenant may use, and what it uses."`
 
 	Epoch               uint64      `json:"epoch" doc:"Raised by every restore and recovery."`
-	FencingDisabled     bool        `json:"fencingDisabled" doc:"Leases that run out stop no VM, and prove nothing."`
+	FencingDisabled     bool        `json:"fencingDisabled" required:"false" doc:"Leases that run out stop no VM, and prove nothing."`
 	RecoveryFreeze      string      `json:"recoveryFreeze,omitempty" doc:"restore or recovery, after which nothing is started or stopped until every host has said what it runs."`
 	RecoveryFreezeHosts []string    `json:"recoveryFreezeHosts,omitempty" doc:"Hosts that have not said so yet."`
 	Members             []Member    `json:"members,omitempty" doc:"Servers and agents."`
 	Voters              int         `json:"voters,omitempty" doc:"Servers that vote."`
-	Tolerance           int         `json:"tolerance" doc:"How many of them may fail before the majority is lost."`
+	Tolerance           int         `json:"tolerance" required:"false" doc:"How many of them may fail before the majority is lost."`
 	Format              int         `json:"format,omitempty" doc:"Of the log: the newest that all servers can read."`
 	Advice              string      `json:"advice,omitempty" doc:"What would make the cluster survive more."`
 	Conditions          []Condition `json:"conditions" nullable:"false" doc:"What an operator should look at."`

@@ -19,6 +19,22 @@ type Explanation struct {
 	Lines      []string
 }
 
+// ownOf names those of some VCs, by id, that belong to the tenant of a VC.
+func ownOf(s *state.Snapshot, of string, ids []string) string {
+	tenant, _ := state.SplitName(of)
+	var names []string
+	for _, id := range ids {
+		other, _ := s.VC(id)
+		if t, _ := state.SplitName(other.Name); other.Name != "" && t == tenant {
+			names = append(names, other.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return ", among them " + someNames(names)
+}
+
 // Explain explains the state and yield of a VC.
 func Explain(v *View, vc state.VC) Explanation {
 	view := v.VCView(vc)
@@ -33,8 +49,12 @@ func Explain(v *View, vc state.VC) Explanation {
 			say("tenant %s is suspended: nothing of it starts", tenant)
 		}
 		v.fill()
-		out.Decision = admission.Consider(v.Snapshot, vc, v.withMargin(placement.Env{Now: v.now, NewID: func() string { return "" }, Pools: poolsOf(v.live),
-			Lists: listerOf(maps.All(v.live))}))
+		env := v.withMargin(placement.Env{Now: v.now, NewID: func() string { return "" }, Pools: poolsOf(v.live),
+			Lists: listerOf(maps.All(v.live))})
+		out.Decision = admission.Consider(v.Snapshot, vc, env)
+		if h := env.Head; h != nil && h.VC == vc.ID {
+			say("room on %d hosts is kept for it from %s on, by when %d virtual clusters there are to have ended%s", len(h.Hosts), h.At.Format("2006-01-02 15:04:05 MST"), len(h.Ends), ownOf(v.Snapshot, vc.Name, h.Ends))
+		}
 		for i, w := range admission.Queue(v.Snapshot) {
 			if w.ID == vc.ID {
 				say("number %d in the queue, priority %d, waiting since %s", i+1, w.Priority, w.QueuedAt.Format("2006-01-02 15:04:05 MST"))

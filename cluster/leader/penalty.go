@@ -127,7 +127,7 @@ func (d *admissionMargin) margin() placement.Margin {
 
 // withMargin adds the margin by which new VMs are placed where needs are estimated. A server that does not lead has none.
 func (t *term) withMargin(s *state.Snapshot, env placement.Env) placement.Env {
-	env.Period = t.c.o.Period
+	env.Period, env.Head = t.c.o.Period, t.agenda.Head()
 	meta, _ := s.Meta()
 	if meta.Settings.Rightsizing.WithDefaults().Mode != state.RightsizingOn || !t.c.o.Log.Leads() {
 		return env

@@ -113,7 +113,10 @@ func (c *Service) decidePeriodic(ctx context.Context, name string, ask PeriodicA
 		return p, fmt.Errorf("%s job %s: %w", ask.Verb, name, err)
 	}
 	c.current.Load().agenda.Soon()
-	return PeriodicOf(c.o.State.Snapshot(), name, ask.Ask)
+	s = c.o.State.Snapshot() // the proposal is as it was: its runs have not changed by this
+	p.PeriodicJob, _ = s.PeriodicJob(name)
+	p.Occurrences = s.Occurrences(name)
+	return p, nil
 }
 
 // inForce says why a contract cannot come into force, whatever else there is; nil if it can.
@@ -148,8 +151,8 @@ func GrantLines(s *state.Snapshot, vc string, names bool) (lines []string) {
 			say("virtual clusters on its hosts that have less than they need: %s", strings.Join(g.From, ", "))
 		}
 	}
-	if e := run.Extras; e != nil && e.Extra+e.Lent > 0 {
-		say("so far it was given %.2f core-hours beyond its reservation, and others had %.2f core-hours of that", e.Extra/3600, e.Lent/3600)
+	if e := run.Extras; e != nil && e.Extra+e.Borrowed > 0 {
+		say("so far it was given %.2f core-hours beyond its reservation, and others had %.2f core-hours of that", e.Extra/3600, e.Borrowed/3600)
 	}
 	return lines
 }

@@ -100,6 +100,7 @@ type leaseView struct {
 }
 
 // VMView is a VM with its live figures, for users.
+// Many fields: it is one row of the list of VMs, with what its host reports beside it.
 type VMView struct {
 	state.VM
 	VCName     string
@@ -118,7 +119,11 @@ type VMView struct {
 	StartedAt  time.Time    // zero = not known
 	Addresses  []netip.Addr // as its host last found them
 	MinYield   float64      // that its VC was promised
-	// What its group states, see state.Group.
+	OfGroup
+}
+
+// OfGroup is what the group of a VM states, see state.Group.
+type OfGroup struct {
 	Image   string
 	Disk    state.Disk
 	Network string
@@ -165,7 +170,8 @@ type VCView struct {
 func (v *View) VMView(vm state.VM) VMView {
 	vc, _ := v.VC(vm.VC)
 	g, _ := vc.GroupOf(vm)
-	out := VMView{VM: vm, Domain: vm.Domain(), VCName: vc.Name, State: string(vm.Phase), Need: g.Need(), Memory: g.Memory, MinYield: vc.MinYield, Image: g.Image, Disk: g.Disk, Network: g.Network, Labels: g.Labels}
+	out := VMView{VM: vm, Domain: vm.Domain(), VCName: vc.Name, State: string(vm.Phase), Need: g.Need(), Memory: g.Memory, MinYield: vc.MinYield,
+		OfGroup: OfGroup{Image: g.Image, Disk: g.Disk, Network: g.Network, Labels: g.Labels}}
 	switch {
 	case vm.ConsumesResources() && vm.Phase == state.Stopping: // it keeps the cap it had, whatever its group is given meanwhile
 		g.Allocation = vm.Frozen

@@ -37,10 +37,10 @@ type Grant struct {
 
 // Extras is what a run has used and was given, core-seconds.
 type Extras struct {
-	At    time.Time `json:"at,omitzero"`
-	Done  float64   `json:"done,omitempty"`  // that its VMs used until then
-	Extra float64   `json:"extra,omitempty"` // that grants gave beyond its reservation
-	Lent  float64   `json:"lent,omitempty"`  // of its reservation, that others had
+	At       time.Time `json:"at,omitzero"`
+	Done     float64   `json:"done,omitempty"`     // that its VMs used until then
+	Extra    float64   `json:"extra,omitempty"`    // that grants gave beyond its reservation
+	Borrowed float64   `json:"borrowed,omitempty"` // of its reservation, that others had
 }
 
 // ReprovisionPut is what the leader decides about runs, on a snapshot of that index.
@@ -66,8 +66,8 @@ func (b *ReprovisionPut) valid() error {
 		if err := check("run", r.Run, "id", r.Run); err != nil {
 			return err
 		}
-		if x := r.Extras; !amount(x.Done) || !amount(x.Extra) || !amount(x.Lent) || len(r.Text) > maxAgendaText {
-			return fmt.Errorf("run %q: used %v, given %v, lent %v core-seconds: %w", r.Run, x.Done, x.Extra, x.Lent, ErrInvalid)
+		if x := r.Extras; !amount(x.Done) || !amount(x.Extra) || !amount(x.Borrowed) || len(r.Text) > maxAgendaText {
+			return fmt.Errorf("run %q: used %v, given %v, borrowed %v core-seconds: %w", r.Run, x.Done, x.Extra, x.Borrowed, ErrInvalid)
 		}
 		if g := r.Grant; g != nil && (!amount(g.Cores) || !amount(g.Extra) || g.Extra > g.Cores || len(g.Bound) > 20 || len(g.From) > maxGrantFrom ||
 			slices.ContainsFunc(g.From, func(vc string) bool { return vc == "" || len(vc) > maxJobNameSize || strings.ContainsRune(vc, 0) })) {

@@ -100,7 +100,7 @@ func TestGrantsThatCannotBe(t *testing.T) {
 		"a long text":          {Run: run.ID, Text: strings.Repeat("x", 501)},
 		"a nameless loser":     {Run: run.ID, Grant: &state.Grant{Cores: 1, From: []string{""}}},
 		"many losers":          {Run: run.ID, Grant: &state.Grant{Cores: 1, From: strings.Split("abcdefghi", "")}},
-		"less than nothing":    {Run: run.ID, Extras: state.Extras{Lent: -1}},
+		"less than nothing":    {Run: run.ID, Extras: state.Extras{Borrowed: -1}},
 	} {
 		if err := k.apply(t, state.KindReprovision, state.ReprovisionPut{Basis: k.Snapshot().Index(), Runs: []state.RunGrant{r}}); !errors.Is(err, state.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)

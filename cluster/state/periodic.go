@@ -227,6 +227,19 @@ type AgendaPut struct {
 	Drop        []string     `json:"drop,omitempty"`        // ids
 }
 
+// Changed says whether a host of a witness has changed since the agenda was decided.
+func (b *AgendaPut) Changed(s *Snapshot) bool {
+	return slices.ContainsFunc(b.Occurrences, func(o Occurrence) bool {
+		return o.Reserves() && slices.ContainsFunc(o.Hosts, func(name string) bool {
+			h, ok := peek[Host](s, tHosts, "id", name)
+			return !ok || h.Version > b.Basis
+		})
+	})
+}
+
+// EachAhead calls f with the occurrences that are not over, which it must not change, until it returns false.
+func (s *Snapshot) EachAhead(f func(*Occurrence) bool) { each(s, f, tOccurrences, "ahead", "ahead") }
+
 // KeepsRuns says whether all servers know periodic work.
 func (s *Snapshot) KeepsRuns() bool { return s.Format() >= periodicSince }
 

@@ -214,8 +214,8 @@ func (w *writer) forgetUsage(bytes int) {
 		at := 0
 		for i := range jobs {
 			of, _ := SplitName(jobs[i].Name)
-			most, _ := SplitName(jobs[at].Name)
-			if n := cmp.Or(cmp.Compare(bytesOf[of], bytesOf[most]), cmp.Compare(jobs[i].Bytes, jobs[at].Bytes)); n > 0 {
+			other, _ := SplitName(jobs[at].Name)
+			if n := cmp.Or(cmp.Compare(bytesOf[of], bytesOf[other]), cmp.Compare(jobs[i].Bytes, jobs[at].Bytes)); n > 0 {
 				at = i
 			}
 		}
@@ -379,14 +379,22 @@ func (w *writer) agenda(b *AgendaPut) error {
 	return nil
 }
 
+// OccurrenceMayBe says why an occurrence cannot replace the one that there is: its run began or ended meanwhile.
+func (s *Snapshot) OccurrenceMayBe(next *Occurrence) error {
+	if old, had := s.Occurrence(next.ID); had && (old.State.Over() || old.VC != next.VC) {
+		return fmt.Errorf("occurrence %s is %s: %w", next.ID, old.State, ErrConflict)
+	}
+	return nil
+}
+
 // mayBe says why an occurrence that was decided on the state of the index basis may not be put; nil if it may.
 func (w *writer) mayBe(next *Occurrence, basis uint64) error {
 	job, ok := w.read().PeriodicJob(next.Job)
 	if !ok || job.ModifyIndex > basis || job.SignOff.State != SignedOff && !next.State.Over() {
 		return fmt.Errorf("occurrence %s: its job changed: %w", next.ID, ErrConflict)
 	}
-	if old, had := w.read().Occurrence(next.ID); had && (old.State.Over() || old.VC != next.VC) {
-		return fmt.Errorf("occurrence %s is %s: %w", next.ID, old.State, ErrConflict)
+	if err := w.read().OccurrenceMayBe(next); err != nil {
+		return err
 	}
 	for _, host := range next.Hosts {
 		if h, ok := w.read().Host(host); next.Reserves() && (!ok || h.Version > basis) {

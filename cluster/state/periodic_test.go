@@ -70,7 +70,7 @@ func withPeriodic(t *testing.T, k *cluster) {
 	k.must(t, state.KindPlan, p)
 	k.must(t, state.KindVMReport, report("h1", "vm-slot-0", 1, state.Running))
 	run, _ := k.Snapshot().OpenRun("vc-slot")
-	more := state.RunGrant{Run: run.ID, Text: "it is late", Extras: state.Extras{At: start.Add(time.Hour), Done: 90, Extra: 30, Lent: 12},
+	more := state.RunGrant{Run: run.ID, Text: "it is late", Extras: state.Extras{At: start.Add(time.Hour), Done: 90, Extra: 30, Borrowed: 12},
 		Grant: &state.Grant{Since: start.Add(time.Hour), Cores: 1.5, Extra: 0.5, Bound: "recent", From: []string{"full"}}}
 	k.must(t, state.KindReprovision, state.ReprovisionPut{Basis: k.Snapshot().Index(), Runs: []state.RunGrant{more}})
 	lost := occurrence("nightly", two, state.Degraded)

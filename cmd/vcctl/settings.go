@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -64,6 +65,7 @@ func settingsText(s v1.ClusterSettings) string {
 				text = strings.Join(x, ",")
 			}
 			switch {
+			case s.Moves == (v1.MoveSettings{}) && slices.Contains([]string{"placement", "moves", "rightsizing"}, name): // not shown to a token of a tenant
 			case v.Kind() == reflect.Struct:
 				add(name+".", v)
 			case name != "moves.budget": // maxBytes says it

@@ -10,19 +10,40 @@ import (
 
 // statusText is the cluster at a glance: how it is in one line, which failures it survives, then the rest.
 func statusText(s v1.ClusterStatus) string {
+	if s.Quota != nil {
+		return tenantStatusText(s)
+	}
 	text := fields("Status", healthText(s), "Fault tolerance", toleranceText(s),
 		"Cluster", s.ID, "Leader", s.Leader, "Server", s.Version, "Log index", strconv.FormatUint(s.Index, 10),
 		"Created", agoText(s.CreatedAt), "Minimum yield", yield(s.MinYield),
 		"CPU", fmt.Sprintf("%s cores given of %s allowed, %s used", cores(s.Allocated.CPU), cores(s.Allowance.CPU), cores(s.Used.CPU)),
 		"Memory", fmt.Sprintf("%s given of %s allowed", s.Allocated.Memory.Short(), s.Allowance.Memory.Short()),
 		"Hosts", counts(s.Hosts), "Virtual clusters", counts(s.VirtualClusters),
-		"VMs", counts(map[string]int{"starting": s.VMs.Starting, "running": s.VMs.Running, "unknown": s.VMs.Unknown, "stopping": s.VMs.Stopping, "stopped": s.VMs.Stopped, "failed": s.VMs.Failed, "lost": s.VMs.Lost}),
-		"Defaults", fmt.Sprintf("minYield %g, onFull %s, image %s", s.Settings.MinYield, s.Settings.OnFull, seen(s.Settings.Image, s.Settings.Image == "")),
+		"VMs", vmCounts(s.VMs), "Defaults", defaultsText(s.Settings),
 		"Re-balancing", s.Settings.Moves.Mode, "Members", membersText(s), "Epoch", epochText(s), "Last backup", agoText(s.BackupAt))
 	if len(s.Conditions) > 0 {
 		text += "\n" + conditionTable.text(s.Conditions, false)
 	}
 	return text
+}
+
+// tenantStatusText is what a token of a tenant gets.
+func tenantStatusText(s v1.ClusterStatus) string {
+	freeze := ""
+	if s.RecoveryFreeze != "" {
+		freeze = "nothing is started or stopped after a " + s.RecoveryFreeze + ", until all hosts have reported"
+	}
+	return fields("Status", healthText(s), "Tenant", s.Quota.Tenant, "Server", s.Version, "Recovery", freeze, "Minimum yield", yield(s.MinYield),
+		"CPU", fmt.Sprintf("%s cores given, %s used", cores(s.Allocated.CPU), cores(s.Used.CPU)), "Memory", s.Allocated.Memory.Short()+" given",
+		"Virtual clusters", counts(s.VirtualClusters), "VMs", vmCounts(s.VMs), "Defaults", defaultsText(s.Settings)) + "\n" + quotaTable.text(quotaRows(*s.Quota), false)
+}
+
+func vmCounts(n v1.VMCount) string {
+	return counts(map[string]int{"starting": n.Starting, "running": n.Running, "unknown": n.Unknown, "stopping": n.Stopping, "stopped": n.Stopped, "failed": n.Failed, "lost": n.Lost})
+}
+
+func defaultsText(s v1.ClusterSettings) string {
+	return fmt.Sprintf("minYield %g, onFull %s, image %s", s.MinYield, s.OnFull, seen(s.Image, s.Image == ""))
 }
 
 // healthText is OK, or what is worst and the command that mends it or says more.

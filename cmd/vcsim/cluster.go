@@ -50,11 +50,13 @@ ended are in step again. All processes share this machine, so that much else on 
 			&cli.DurationFlag{Name: "sample-every", Usage: "several servers: agents sample every `TIME`", Value: 10 * time.Second},
 			&cli.IntFlag{Name: "hosts-nice", Usage: "several servers: hosts, which have CPUs of their own elsewhere, run at a lower priority than servers and clients, by `N` of 19, under load (root only)"},
 			&cli.StringFlag{Name: "profile", Usage: "several servers: write profiles of the servers and the hosts to `DIR`"},
+			&cli.IntFlag{Name: "tenants", Usage: "several servers: the VMs that run throughout belong to `N` tenants; 0: to the tenant default"},
+			&cli.BoolFlag{Name: "hold", Usage: "measure nothing: print where the API and the dashboard answer, and with which token, as JSON once all VMs run, and keep the cluster until SIGINT; also with one server"},
 			&cli.StringFlag{Name: "dir", Usage: "several servers: keep their files in `DIR`"},
 			&cli.BoolFlag{Name: "json", Usage: "several servers: print the figures as JSON"},
 		},
 		Action: func(c *cli.Context) error {
-			if c.Int("servers") > 1 {
+			if c.Int("servers") > 1 || c.Bool("hold") {
 				return many(c)
 			}
 			if c.Int("hosts") < 1 || c.Int("vms") < 1 || c.Int("largest") < 1 || c.Args().Present() {

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/urfave/cli/v2"
 
@@ -34,7 +38,7 @@ func clusterClientsCommand() *cli.Command {
 
 // many measures several servers.
 func many(c *cli.Context) (err error) {
-	if c.Int("hosts") < 1 || c.Int("vms") < 1 || c.Int("largest") < 1 || c.Int("small") < 1 || c.Int("clients") < 1 || c.Int("hosts-nice") < 0 || c.Int("hosts-nice") > 19 || c.Args().Present() {
+	if c.Int("hosts") < 1 || c.Int("vms") < 1 || c.Int("largest") < 1 || c.Int("small") < 1 || c.Int("clients") < 1 || c.Int("hosts-nice") < 0 || c.Int("hosts-nice") > 19 || c.Int("tenants") < 0 || c.Args().Present() {
 		return cli.Exit("hosts, vms, largest, small and clients must be at least 1, hosts-nice 0 to 19, and there are no arguments", 2)
 	}
 	dir := c.String("dir")
@@ -46,12 +50,27 @@ func many(c *cli.Context) (err error) {
 		defer remove()
 		dir = made
 	}
-	f, err := manyhosts.Run(c.Context, manyhosts.Options{Dir: dir, Profile: c.String("profile"), Servers: c.Int("servers"), Hosts: c.Int("hosts"),
+	ctx, hold := c.Context, (func(context.Context, manyhosts.Cluster) error)(nil)
+	if c.Bool("hold") {
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		hold = func(ctx context.Context, at manyhosts.Cluster) error {
+			err := json.NewEncoder(c.App.Writer).Encode(at)
+			if err == nil {
+				<-ctx.Done()
+			}
+			return err
+		}
+	}
+	f, err := manyhosts.Run(ctx, manyhosts.Options{Hold: hold, Tenants: c.Int("tenants"), Dir: dir, Profile: c.String("profile"), Servers: c.Int("servers"), Hosts: c.Int("hosts"),
 		VMs: c.Int("vms"), Largest: c.Int("largest"), CPU: c.Float64("cpu"), Seed: c.Uint64("seed"), Steady: c.Duration("steady"), Rate: c.Float64("rate"),
 		During: c.Duration("during"), Life: c.Duration("life"), After: c.Duration("after"), Small: c.Int("small"), Clients: c.Int("clients"), SampleEvery: c.Duration("sample-every"), Nice: c.Int("hosts-nice"), Progress: os.Stderr})
-	if c.Bool("json") {
+	switch {
+	case hold != nil:
+	case c.Bool("json"):
 		err = errors.Join(err, f.JSON(c.App.Writer))
-	} else {
+	default:
 		f.Write(c.App.Writer)
 	}
 	return err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"libvirt.org/go/libvirtxml"
@@ -144,6 +145,8 @@ func TestCheckSpec(t *testing.T) {
 		"no cluster":         func(s *hypervisor.Spec) { s.Cluster = "" },
 		"no id":              func(s *hypervisor.Spec) { s.VM = "" },
 		"no name":            func(s *hypervisor.Spec) { s.Name = "" },
+		"title of two lines": func(s *hypervisor.Spec) { s.Title = "a\nb" },
+		"long title":         func(s *hypervisor.Spec) { s.Title = strings.Repeat("a", hypervisor.MaxTitle+1) },
 		"name with a slash":  func(s *hypervisor.Spec) { s.Name = "a/b" },
 		"no vCPU":            func(s *hypervisor.Spec) { s.VCPUs = 0 },
 		"no memory":          func(s *hypervisor.Spec) { s.Memory = 0 },

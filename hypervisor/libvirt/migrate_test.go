@@ -3,6 +3,8 @@ package libvirt
 import (
 	"context"
 	"os"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,7 +61,8 @@ func TestMigrateBudget(t *testing.T) {
 	}
 	l := lab.New(t, lab.Options{Hosts: 2, QEMU: qemu})
 	here, there := connectTo(t, l.Host(1), guest), connectTo(t, l.Host(2), guest)
-	s := here.spec("ek-move-a-0", "ek.burn=1")
+	s := here.spec("ek-01M7MOVE", "ek.burn=1")
+	s.Title = "film/move-a-0"
 	s.CPU = hypervisor.CPU{Cap: 0.5, Weight: 0.5}
 	here.run(t, s)
 	last := here.attach(t, s.VM).beat(t)
@@ -72,6 +75,10 @@ func TestMigrateBudget(t *testing.T) {
 	moved, err := here.Migrate(t.Context(), s.VM, hypervisor.Migration{To: to, MaxBytes: 3 * s.Memory / 2})
 	if err != nil || moved.Bytes < 32<<20 || moved.Bytes > 3*s.Memory/2 {
 		t.Fatalf("a budget that fits: %+v, %v", moved, err)
+	}
+	// Name and title go with the VM: the target takes its definition from the source.
+	if title, err := exec.CommandContext(t.Context(), "virsh", "-q", "-c", l.Host(2).URI(), "desc", "--title", s.Name).CombinedOutput(); err != nil || strings.TrimSpace(string(title)) != s.Title {
+		t.Errorf("at the target the domain %s has the title %q: %v", s.Name, title, err)
 	}
 	if beat := there.attach(t, s.VM).beat(t); beat["uptime_ms"] <= last["uptime_ms"] {
 		t.Errorf("the guest's uptime went from %d to %d ms: it did not run on", last["uptime_ms"], beat["uptime_ms"])

@@ -35,8 +35,11 @@ type Tab struct {
 	ctx context.Context //nolint:containedctx // of chromedp: it is the tab
 }
 
+// OverHTTP1 keeps a browser from HTTP/2: it then has at most six connections to a server, for all of its tabs.
+func OverHTTP1(a *chromedp.ExecAllocator) { chromedp.Flag("disable-http2", true)(a) }
+
 // Start a browser; the test is skipped where there is none, unless required.
-func Start(t *testing.T, required bool) *Browser {
+func Start(t *testing.T, required bool, more ...chromedp.ExecAllocatorOption) *Browser {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
@@ -47,6 +50,7 @@ func Start(t *testing.T, required bool) *Browser {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.IgnoreCertErrors, chromedp.Flag("disable-dev-shm-usage", true), chromedp.WSURLReadTimeout(patience.Within(time.Minute)))
+	options = append(options, more...)
 	all, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
 	ctx, end := chromedp.NewContext(all)
@@ -63,11 +67,17 @@ func (b *Browser) Open(t *testing.T, address string) *Tab {
 	ctx, cancel := chromedp.NewContext(b.ctx)
 	t.Cleanup(cancel)
 	tab := &Tab{t: t, ctx: ctx}
-	if _, err := chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: prepare}); err != nil {
-		t.Fatalf("prepare the tab: %v", err)
-	}
+	tab.Prepare(prepare)
 	tab.Go(address)
 	return tab
+}
+
+// Prepare has each page of the tab run a script before its own.
+func (tab *Tab) Prepare(script string) {
+	tab.t.Helper()
+	if _, err := chromedp.Call(tab.ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script}); err != nil {
+		tab.t.Fatalf("prepare the tab: %v", err)
+	}
 }
 
 func (tab *Tab) run(what string, steps ...chromedp.Action[chromedp.Void]) {
@@ -83,6 +93,12 @@ func (tab *Tab) run(what string, steps ...chromedp.Action[chromedp.Void]) {
 func (tab *Tab) Go(address string) {
 	tab.t.Helper()
 	tab.run("go to "+address, chromedp.Navigate(address), chromedp.WaitReady(chromedp.CSS("main")))
+}
+
+// Leave the page, for none.
+func (tab *Tab) Leave() {
+	tab.t.Helper()
+	tab.run("leave the page", chromedp.Navigate("about:blank"))
 }
 
 // Fill a field, found by a CSS selector, with a text. The page may replace the field at any time until it has one: found and
@@ -175,6 +191,22 @@ func (tab *Tab) Until(what string, done func() bool) {
 	tab.t.Helper()
 	if err := patience.Until(tab.t.Context(), limit, what, func() any { return tab.Text() }, done); err != nil {
 		tab.t.Fatalf("%v; the page %s:\n%s", err, tab.At(), tab.Text())
+	}
+}
+
+// Rests waits until a page asks for nothing more, and its text is drawn. It looks at little, so that it takes little of the main thread.
+func (tab *Tab) Rests() {
+	tab.t.Helper()
+	asked, still := -1, 0
+	err := patience.Until(tab.t.Context(), limit, "the page rests", func() any { return asked }, func() bool {
+		now := Eval[int](tab, `performance.getEntriesByType("resource").length`)
+		if still++; now != asked {
+			asked, still = now, 0
+		}
+		return still > 10
+	})
+	if err != nil {
+		tab.t.Fatal(err)
 	}
 }
 

@@ -177,7 +177,7 @@ func TestLeaderStops(t *testing.T) {
 // TestTabs: eight tabs of one browser over HTTP/1.1, which allows it six connections, stay up to date.
 func TestTabs(t *testing.T) {
 	t.Parallel()
-	b := Start(t, required)
+	b := Start(t, required, OverHTTP1)
 	c := start(t, 1)
 	tabs := []*Tab{c.login(b, "h1", "/ui/virtual-clusters", site.Token)}
 	for len(tabs) < 8 {
@@ -188,6 +188,9 @@ func TestTabs(t *testing.T) {
 	must(t, err)
 	for i, tab := range tabs {
 		tab.Until(fmt.Sprintf("tab %d shows what is new", i), func() bool { return strings.Contains(tab.Text(), "late") })
+		if protocol := Eval[string](tab, `performance.getEntriesByType("navigation")[0].nextHopProtocol`); protocol != "http/1.1" {
+			t.Errorf("tab %d is over %s", i, protocol)
+		}
 		tab.Clean()
 	}
 }

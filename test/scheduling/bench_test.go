@@ -14,7 +14,7 @@ import (
 
 // large is a cluster of 1,000 hosts of 30 cores that run 10,000 VMs in virtual clusters of 1 to
 // 8, of so many cores each on average.
-func large(b *testing.B, cpu float64) *scheduling.Cluster {
+func large(b scheduling.TB, cpu float64) *scheduling.Cluster {
 	b.Helper()
 	c := &scheduling.Cluster{Store: state.New(), T: b}
 	c.Must(state.KindInit, state.Init{ID: "c"})

@@ -1,5 +1,5 @@
-// Keeps a page up to date: one stream of events for all tabs of a browser, a new look at the page after an event, more rows of a long
-// list as they come into view, and checks of a form while it is written. Each page works without it.
+// Keeps a page up to date: one stream of events for all tabs of a browser, a new look at the page after an event, the rows of a long
+// list that are in view, and checks of a form while it is written. Each page works without it.
 "use strict";
 
 const policy = window.trustedTypes
@@ -10,7 +10,8 @@ const lost = document.getElementById("connection");
 
 // load gets a page of this server as a document. A page of the log-in means that the session ended.
 async function load(address, options) {
-  const answer = await fetch(address, { ...options, headers: { Accept: "text/html" } });
+  const answer = await fetch(address, { ...options, headers: { ...options?.headers, Accept: "text/html" } });
+  if (answer.status === 304) return null; // it is what is shown
   if (new URL(answer.url).pathname === "/ui/login") {
     location.assign(answer.url);
     throw new Error("the session ended");
@@ -18,29 +19,174 @@ async function load(address, options) {
   return new DOMParser().parseFromString(policy.createHTML(await answer.text()), "text/html");
 }
 
-// busy: the user writes or has written in a form, or has rows loaded that a new look would drop.
-function busy() {
+// busy: the user has marked text, which a change of the page could take away.
+const busy = () => !getSelection().isCollapsed;
+
+// written: the user writes, or has written, in a form: it stays as it is.
+function written(form) {
   const at = document.activeElement;
-  const written = [...main.querySelectorAll("form:not([data-search]) :is(input, textarea, select)")].some((field) => {
+  return (form.contains(at) && at.matches("input, select, textarea")) || [...form.querySelectorAll("input, textarea, select")].some((field) => {
     if (field.matches("[type=radio], [type=checkbox]")) return field.checked !== field.defaultChecked;
     if (field.matches("select")) return field.selectedIndex !== Math.max(0, [...field.options].findIndex((one) => one.defaultSelected));
     return field.value !== field.defaultValue;
   });
-  return written || (at && at.matches("input, select, textarea") && main.contains(at)) || main.dataset.extended === "1" || !getSelection().isCollapsed;
 }
 
-// place remembers what has the focus and which details are open, and returns what brings both back in another look of the page: for
-// those without a mouse the page must not begin at its top again.
-function place() {
-  const stops = () => [...main.querySelectorAll("a[href], button, summary, [tabindex]")];
-  const at = document.activeElement;
-  const text = at && main.contains(at) ? at.outerHTML : "";
-  const before = text ? stops().filter((one) => one.outerHTML === text).indexOf(at) : -1;
-  const open = [...main.querySelectorAll("details")].map((one) => one.open);
-  return () => {
-    main.querySelectorAll("details").forEach((one, i) => { one.open = open[i]; });
-    if (before >= 0) stops().filter((one) => one.outerHTML === text)[before]?.focus({ preventScroll: true });
-  };
+// nameOf a node among its siblings; "": it is known by its place. Rows and entries are known by what they are about.
+function nameOf(node) {
+  if (node.nodeType !== Node.ELEMENT_NODE) return "";
+  if (node.id) return "#" + node.id;
+  if (node.localName === "section") return node.getAttribute("aria-labelledby") ?? "";
+  if (node.localName === "tr") return node.querySelector("th[scope=row]")?.textContent ?? "";
+  return node.localName === "li" ? node.querySelector("a")?.getAttribute("href") ?? "" : "";
+}
+
+// morph makes a node like another one, and changes nothing that is equal: the focus and what is scrolled stay where they are.
+function morph(now, next) {
+  if (now.nodeType !== Node.ELEMENT_NODE) {
+    if (now.data !== next.data) now.data = next.data;
+    return;
+  }
+  if ((now.localName === "form" && written(now)) || "skip" in next.dataset) return;
+  for (const { name } of [...now.attributes]) if (!next.hasAttribute(name) && !kept.has(name)) now.removeAttribute(name);
+  for (const { name, value } of next.attributes) if (now.getAttribute(name) !== value) now.setAttribute(name, value);
+  morphChildren(now, next);
+}
+const kept = new Set(["style", "data-part", "open"]); // set by scripts and by the user
+
+function morphChildren(now, next) {
+  const named = new Map();
+  const wanted = [...next.childNodes];
+  const there = [...now.childNodes].filter((node) => !(node.dataset && "part" in node.dataset && node.dataset.part !== "0"));
+  for (const node of there) {
+    const name = nameOf(node);
+    if (name) named.set(name, [...(named.get(name) ?? []), node]);
+  }
+  const stay = new Set();
+  let at = 0;
+  for (const like of wanted) {
+    const name = nameOf(like);
+    let node = name ? named.get(name)?.shift() : undefined;
+    if (!name) {
+      let k = at;
+      while (k < there.length && (nameOf(there[k]) || there[k].nodeName !== like.nodeName)) k++;
+      if (k < there.length) {
+        node = there[k];
+        at = k + 1;
+      }
+    }
+    if (node && node.nodeName === like.nodeName) morph(node, like);
+    else node = document.adoptNode(like);
+    stay.add(node);
+  }
+  for (const node of there) if (!stay.has(node)) node.remove();
+  let place = now.firstChild;
+  for (const node of stay) {
+    if (node === place) place = place.nextSibling;
+    else if (node.parentNode === now && now.moveBefore) now.moveBefore(node, place);
+    else now.insertBefore(node, place);
+  }
+}
+
+// A list longer than its first rows is a table of parts: bodies of as many rows as the first has. Of those far from the window there is
+// one empty row of their height. So a list scrolls like one, to any place, and the browser has few rows, however many there are.
+const near = new IntersectionObserver((seen) => {
+  for (const { isIntersecting, target } of seen) {
+    target.near = isIntersecting;
+    if (isIntersecting) fill(target);
+    else if (target.full && !target.contains(document.activeElement)) empty(target, target.offsetHeight);
+  }
+}, { rootMargin: "800px" });
+
+function empty(part, height) {
+  const row = document.createElement("tr");
+  const cell = row.insertCell();
+  cell.colSpan = 100;
+  cell.style.height = height + "px";
+  part.replaceChildren(row);
+  part.full = false;
+}
+
+// addressOf a part of the page's list.
+function addressOf(part) {
+  const address = new URL(location.href);
+  if (part && part.dataset.part !== "0") address.searchParams.set("from", part.dataset.part);
+  return address;
+}
+
+async function fill(part) {
+  if (part.full || part.filling) return;
+  part.filling = true;
+  try {
+    const rows = (await load(addressOf(part)))?.querySelector("[data-rows]");
+    if (!rows || !part.isConnected) return;
+    rows.querySelector("[data-more]")?.remove();
+    part.replaceChildren(...rows.children);
+    part.full = true;
+  } finally {
+    part.filling = false;
+  }
+}
+
+// arm makes parts of a list that has more rows than are there. The address may name a first row: then the list begins there.
+function arm() {
+  for (const field of main.querySelectorAll("[data-load]")) field.parentElement.hidden = false;
+  const more = main.querySelector("[data-more]");
+  if (!more) return;
+  const first = more.parentElement;
+  const total = Number(more.dataset.total);
+  const begin = Number(new URL(location.href).searchParams.get("from")) || 0;
+  more.remove();
+  const step = first.rows.length;
+  const height = first.offsetHeight / step;
+  first.dataset.part = "0";
+  first.full = true;
+  near.observe(first);
+  const parts = new Map([...first.parentElement.querySelectorAll("[data-part]")].map((part) => [Number(part.dataset.part), part]));
+  for (let from = begin + step; from < total; from += step) {
+    if (!parts.delete(from)) {
+      const part = first.parentElement.createTBody();
+      part.dataset.part = from;
+      empty(part, height * Math.min(step, total - from));
+      near.observe(part);
+    }
+  }
+  parts.delete(0);
+  for (const part of parts.values()) drop(part);
+}
+function drop(part) {
+  near.unobserve(part);
+  part.remove();
+}
+
+// show a page of this address in the place of what is shown; its rows are those of a part of the list.
+function show(page, part) {
+  const next = page.getElementById("main");
+  if (!next) return;
+  const rows = next.querySelector("[data-rows]");
+  const more = rows?.querySelector("[data-more]");
+  if (rows && part) {
+    if (!more && part.dataset.part === "0") for (const other of main.querySelectorAll("[data-part]:not([data-rows])")) drop(other);
+    if (part.dataset.part !== "0") more?.remove();
+    if (part.full) morphChildren(part, rows);
+    rows.dataset.skip = "";
+  }
+  morph(main, next);
+  document.title = page.title;
+  if (!document.querySelector("header") && page.querySelector("header")) location.reload(); // the server can say now who is logged in
+  arm();
+}
+
+// refresh the page, or those parts of its list that are near.
+async function refresh() {
+  const parts = [...main.querySelectorAll("[data-part]")].filter((part) => part.near && part.full);
+  for (const part of parts.length ? parts : [null]) {
+    const version = (part ?? main).dataset.version ?? (part?.dataset.part === "0" ? main.dataset.version : "");
+    const page = await load(addressOf(part), { headers: version ? { "If-None-Match": `W/"${version}"` } : {} });
+    if (!page || busy() || (part && !part.isConnected)) continue;
+    if (part) part.dataset.version = page.getElementById("main")?.dataset.version ?? "";
+    show(page, part);
+  }
 }
 
 let looking = false;
@@ -55,21 +201,11 @@ async function look() {
   try {
     do {
       again = false;
-      await new Promise((done) => setTimeout(done, pause));
+      await new Promise((done) => setTimeout(done, pause * (0.75 + Math.random() / 2))); // tabs and browsers fall apart
       if (document.hidden || busy()) continue;
       const begun = performance.now();
-      const page = await load(location.href);
+      await refresh();
       pause = Math.min(Math.max(500, 5 * (performance.now() - begun)), 15000);
-      const next = page.getElementById("main");
-      if (next && !busy() && next.innerText !== main.innerText) {
-        const back = place();
-        main.replaceChildren(...next.childNodes);
-        for (const key of ["live", "retry"]) main.toggleAttribute("data-" + key, key in next.dataset);
-        document.title = page.title;
-        if (!document.querySelector("header") && page.querySelector("header")) location.reload(); // it has a menu now
-        back();
-        arm();
-      }
     } while (again);
   } catch {
     lost.hidden = false; // the stream says when the server is back
@@ -78,52 +214,71 @@ async function look() {
   }
 }
 
-// One tab has the stream; it tells the others. When it goes, the lock passes to another.
+// One tab has the stream, the one that was shown last, whose timers the browser does not slow down; it tells the others. When it goes,
+// the lock passes to another.
 const channel = new BroadcastChannel("evenkeel");
 function heard(what) {
+  const missed = what === "event" || (what === "open" && !lost.hidden);
   lost.hidden = what !== "lost";
-  if (what !== "lost" && "live" in main.dataset) look();
+  if (missed && "live" in main.dataset) look();
 }
-channel.onmessage = (m) => heard(m.data);
+channel.onmessage = (m) => {
+  if (m.data === "open" && !stream.held) stream.source?.close(); // of another tab now, which misses nothing
+  heard(m.data);
+};
 function say(what) {
   channel.postMessage(what);
   heard(what);
 }
+
+// A stream that breaks is opened again after a wait that doubles up to 4 s, by chance from its half to all of it: the browsers of a server
+// that starts again do not all come at once. A stream that lasted 10 s begins anew.
+const stream = { held: false, waits: false, source: null, timer: 0, failures: 0, opened: 0 };
 function follow() {
-  const stream = new EventSource("/ui/stream");
-  stream.onopen = () => say("back");
-  stream.onerror = () => {
-    say("lost");
-    if (stream.readyState === EventSource.CLOSED) setTimeout(() => load(location.href).then(() => { say("back"); follow(); }, () => follow()), 1000);
+  const source = stream.source = new EventSource("/ui/stream");
+  source.onopen = () => {
+    stream.opened = performance.now();
+    say("open");
+    if ("live" in main.dataset) look(); // what happened before
   };
-  for (const kind of ["message", "gap"]) stream.addEventListener(kind, () => say("event"));
+  source.onerror = () => {
+    const refused = source.readyState === EventSource.CLOSED; // with a status: the session may have ended
+    source.close();
+    if (!stream.held) return;
+    if (stream.opened && performance.now() - stream.opened > 10000) stream.failures = 0;
+    stream.opened = 0;
+    say("lost");
+    const wait = Math.min(500 * 2 ** stream.failures++, 4000) * (0.5 + Math.random() / 2);
+    stream.timer = setTimeout(() => (refused ? load(location.href).then(follow, follow) : follow()), wait);
+  };
+  for (const kind of ["message", "gap"]) source.addEventListener(kind, () => say("event"));
+}
+function hold(steal) {
+  if (stream.held || (!steal && stream.waits)) return;
+  stream.failures = 0;
+  stream.waits ||= !steal;
+  navigator.locks.request("evenkeel stream", { steal }, () => {
+    if (!steal) stream.waits = false;
+    stream.held = true;
+    follow();
+    return new Promise(() => {});
+  }).catch(() => { // another tab is shown
+    stream.held = false; // its stream goes on until the other's is open
+    clearTimeout(stream.timer);
+    hold(false);
+  });
 }
 // A page that could not be made asks again until it is.
 if ("retry" in main.dataset) {
   const asking = setInterval(() => { if ("retry" in main.dataset) look(); else clearInterval(asking); }, 2000);
 }
 if (document.querySelector("header")) {
-  if ("live" in main.dataset) look(); // what happened since the page was made, and before this tab heard of events
-  navigator.locks.request("evenkeel stream", () => { follow(); return new Promise(() => {}); });
-  document.addEventListener("visibilitychange", () => { if (!document.hidden && "live" in main.dataset) look(); });
-}
-
-// More rows of a list, as its last row comes into view.
-const watcher = new IntersectionObserver(async (seen) => {
-  for (const { isIntersecting, target } of seen) {
-    if (!isIntersecting) continue;
-    watcher.unobserve(target);
-    const page = await load(target.dataset.more);
-    const rows = page.querySelector("[data-rows]");
-    main.dataset.extended = "1";
-    target.replaceWith(...rows.children);
-    arm();
-  }
-}, { rootMargin: "600px" });
-
-function arm() {
-  for (const field of main.querySelectorAll("[data-load]")) field.parentElement.hidden = false;
-  for (const row of main.querySelectorAll("[data-more]")) watcher.observe(row);
+  hold(!document.hidden);
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) return;
+    hold(true);
+    if ("live" in main.dataset) look();
+  });
 }
 arm();
 
@@ -142,10 +297,14 @@ async function search(form) {
   address.search = new URLSearchParams(new FormData(form));
   const page = await load(address);
   history.replaceState(null, "", address);
-  delete main.dataset.extended;
-  main.querySelector("[data-rows]").replaceChildren(...page.querySelector("[data-rows]").children);
+  for (const part of main.querySelectorAll("[data-part]:not([data-rows])")) drop(part);
   form.querySelector("[role=status]").textContent = page.querySelector("[data-search] [role=status]").textContent;
-  arm();
+  const first = main.querySelector("[data-rows]");
+  delete first.dataset.part;
+  near.unobserve(first);
+  first.full = true;
+  show(page);
+  scrollTo(0, Math.min(scrollY, first.offsetTop));
 }
 
 // check shows what a form would do. Where no server leads it is asked again, until the form is another.

@@ -35,7 +35,8 @@ type hostCapacity struct {
 	ruled    bool            // some of its VMs have rules, which a new one may break
 	unfair   bool            // some of its VMs have not the share that they need, or are lost
 	closed   bool
-	inUse    bool // it has VMs, or expects some
+	inUse    bool            // it has VMs, or expects some
+	reserved state.Resources // the most that the agenda has there at any moment; it may have ended meanwhile
 	// What its VMs with estimated needs would take more if all of them needed what they declared: cores, bytes.
 	declaredExcess state.Resources
 }
@@ -46,6 +47,7 @@ func (r *CapacityIndex) follow(s *state.Snapshot) {
 		*r = CapacityIndex{by: map[string]*hostCapacity{}, epoch: m.Epoch, set: m.SettingsIndex}
 	}
 	came := false
+	moved := map[string]bool{}
 	var expected map[string][]string // VMs that are about to move there
 	s.EachHostSince(r.at, func(h *state.Host) bool {
 		old, known := r.by[h.Name]
@@ -59,6 +61,7 @@ func (r *CapacityIndex) follow(s *state.Snapshot) {
 			}
 		}
 		now := capacityOf(s, h, expected[h.Name])
+		moved[h.Name] = true
 		if known {
 			*old = *now // the list has it, too
 			return true
@@ -66,6 +69,11 @@ func (r *CapacityIndex) follow(s *state.Snapshot) {
 		r.by[h.Name], came = now, true
 		return true
 	})
+	if len(moved) > 0 {
+		for host, peak := range placement.ReservedOn(s, moved) { // what is reserved on a host changes its version
+			r.by[host].reserved = peak
+		}
+	}
 	r.at = s.Index()
 	if gone := s.TakenOut(); gone != r.removed {
 		r.removed, came = gone, true
@@ -149,15 +157,19 @@ func (one *hostCapacity) expect(s *state.Snapshot, h *state.Host, ids []string) 
 // what has come free besides is for Reallocate. Hosts that are shut are passed over (Env.Unavailable is not asked).
 //
 // Where needs are estimated it grants no more of a host than would be free if all its VMs needed what they declared, whatever
-// Env.Margin is. It heeds the availability that hosts report.
+// Env.Margin is. It heeds the availability that hosts report, and leaves what the agenda has reserved at any time, though the VC may be
+// gone by then: whether it fits until then only a full plan says.
 //
 // Each VM goes where most is left, so that many that come at once start side by side; with the placement pack it goes to a host
 // with VMs if one of them takes it, else to the smallest.
 func (r *CapacityIndex) TryFastPath(s *state.Snapshot, vc state.VC, env placement.Env, shut func(host string) bool) (Answer, bool) {
 	r.follow(s)
 	special := func(g state.Group) bool { return !g.Affinity.Empty() || g.CPU < capacity.MinCPU }
-	if len(r.list) < minFastPathHosts || s.HasAgenda() || slices.ContainsFunc(vc.Groups, special) {
+	if len(r.list) < minFastPathHosts || slices.ContainsFunc(vc.Groups, special) {
 		return Answer{}, false
+	}
+	if _, claims := placement.Claim(s, &vc, env.Now); claims {
+		return Answer{}, false // it starts on its witness
 	}
 	meta, _ := s.Meta()
 	pack := meta.Settings.Placement == state.Pack
@@ -166,6 +178,7 @@ func (r *CapacityIndex) TryFastPath(s *state.Snapshot, vc state.VC, env placemen
 		lowest = min(lowest, one.minYield)
 	}
 	took := map[*hostCapacity]*state.Resources{}
+	kept := env.KeptForHead(s, &vc)
 	affected := map[string]bool{}
 	vc.Goal, vc.Admitted = state.GoalRun, true
 	plan := state.Plan{Basis: s.Index(), Verb: "created"}
@@ -180,7 +193,10 @@ func (r *CapacityIndex) TryFastPath(s *state.Snapshot, vc state.VC, env placemen
 			if one.closed || one.ruled || env.Pools.Lacking(s, one.host, g) {
 				continue
 			}
-			cpu, memory := one.free.CPU-one.declaredExcess.CPU-g.CPU, one.free.Memory-one.declaredExcess.Memory-g.Memory-one.overhead
+			cpu, memory := one.free.CPU-one.declaredExcess.CPU-one.reserved.CPU-g.CPU, one.free.Memory-one.declaredExcess.Memory-one.reserved.Memory-g.Memory-one.overhead
+			if r, is := kept[one.host]; is {
+				cpu, memory = cpu-r.CPU, memory-r.Memory
+			}
 			if t := took[one]; t != nil {
 				cpu, memory = cpu-t.CPU, memory-t.Memory
 			}

@@ -39,7 +39,13 @@ func Fitting(s *state.Snapshot, env placement.Env) []string {
 	p.applyMargin(s, "", env, nil)
 	if s.HasAgenda() {
 		p.HonorGrants()
-		p = p.beside(placement.Reserved(s, env.Now, env.Now.Add(placement.Horizon), ""))
+	}
+	if s.HasAgenda() || env.Head != nil {
+		reserved := placement.Reserved(s, env.Now, env.Now.Add(placement.Horizon), "")
+		if env.Head != nil {
+			reserved = placement.Together(reserved, env.Head.Hosts)
+		}
+		p = p.beside(reserved)
 	}
 	if p.headroom != nil {
 		p = p.restricted()
@@ -69,7 +75,7 @@ func Fitting(s *state.Snapshot, env placement.Env) []string {
 			ids = append(ids, vc.ID)
 		}
 	}
-	if s.HasAgenda() {
+	if s.HasAgenda() || env.Head != nil {
 		return besideAgenda(s, queue, env, ids)
 	}
 	return ids

@@ -20,7 +20,7 @@ func recordRun(s *state.Snapshot, a Answer) Answer {
 // where they have room still. All others get what is not reserved in the time that they may run for.
 func (p *problem) admitBeside(s *state.Snapshot, vc *state.VC, wanted []state.VM, env placement.Env) (allocator.Admission, state.Occurrence) {
 	if !s.HasAgenda() {
-		return p.admitNew(wanted), state.Occurrence{}
+		return p.admitUnreserved(nil, env.KeptForHead(s, vc), wanted), state.Occurrence{}
 	}
 	occurrence, claimed := placement.Claim(s, vc, env.Now)
 	stays := placement.StaysFor(vc)
@@ -33,19 +33,24 @@ func (p *problem) admitBeside(s *state.Snapshot, vc *state.VC, wanted []state.VM
 	if claimed && len(occurrence.Hosts) > 0 {
 		q := *p
 		q.KeepTo(vc.ID, occurrence.Hosts)
-		if adm := q.admitUnreserved(reserved, wanted); adm.Admitted {
+		if adm := q.admitUnreserved(reserved, nil, wanted); adm.Admitted {
 			return adm, occurrence
 		}
 	}
-	return p.admitUnreserved(reserved, wanted), occurrence
+	var kept map[string]state.Resources
+	if !claimed {
+		kept = env.KeptForHead(s, vc)
+	}
+	return p.admitUnreserved(reserved, kept, wanted), occurrence
 }
 
-// admitUnreserved is admitNew on what is not reserved. CPU that is reserved for later is divided until then.
-func (p *problem) admitUnreserved(reserved map[string]state.Resources, wanted []state.VM) allocator.Admission {
-	if len(reserved) == 0 {
+// admitUnreserved is admitNew on what is neither reserved nor kept for the first VC of the queue. CPU that is reserved for later is divided
+// until then.
+func (p *problem) admitUnreserved(reserved, kept map[string]state.Resources, wanted []state.VM) allocator.Admission {
+	if len(reserved)+len(kept) == 0 {
 		return p.admitNew(wanted)
 	}
-	q := p.beside(reserved)
+	q := p.beside(placement.Together(reserved, kept))
 	adm := q.admitNew(wanted)
 	if adm.Admitted {
 		if sol, err := p.divide(adm.Solution.Hosts); err == nil {
@@ -56,7 +61,12 @@ func (p *problem) admitUnreserved(reserved map[string]state.Resources, wanted []
 	}
 	p.Unavailable = q.Unavailable
 	adm.NeverFits = false // what is reserved ends
-	adm.Summary += "; " + placement.ReservedText(reserved)
+	if len(reserved) > 0 {
+		adm.Summary += "; " + placement.ReservedText(reserved)
+	}
+	if len(kept) > 0 {
+		adm.Summary += "; room is kept for a virtual cluster that has waited longer: one with a shorter duration could have it until then"
+	}
 	return adm
 }
 
@@ -86,9 +96,9 @@ func besideAgenda(s *state.Snapshot, queue []state.VC, env placement.Env, fits [
 		switch {
 		case claims:
 			first = append(first, vc.ID)
-		case slices.Contains(fits, vc.ID):
+		case slices.Contains(fits, vc.ID), env.Head != nil && env.Head.VC == vc.ID:
 			others = append(others, vc.ID)
-		case placement.StaysFor(vc) < placement.Horizon && short < maxTriedBesideAgenda:
+		case (placement.StaysFor(vc) < placement.Horizon || env.Head != nil && env.KeptForHead(s, vc) == nil) && short < maxTriedBesideAgenda:
 			short++
 			others = append(others, vc.ID)
 		}

@@ -227,7 +227,7 @@ func (x *planner) build() error {
 	residents, passing := x.running()
 	c.Residents = residents
 	var err error
-	if x.agenda, err = reservation.New(c, reservation.DefaultOptions()); err != nil {
+	if x.agenda, err = reservation.New(c, options()); err != nil {
 		return err
 	}
 	for _, p := range passing {
@@ -351,11 +351,10 @@ func (x *planner) keep() {
 			again = append(again, o)
 		}
 	}
-	retries := 0
-	for _, o := range again {
-		was := o.Reserves()
-		if !was {
-			if retries++; retries > maxRetries {
+	retried := 0
+	for _, o := range retryOrder(again, x.now) {
+		if !o.Reserves() {
+			if retried++; retried > maxRetries {
 				continue
 			}
 		}
@@ -363,6 +362,35 @@ func (x *planner) keep() {
 			x.place(o)
 		}
 	}
+}
+
+// retryOrder is the order in which occurrences are tried again at a time: those that just lost their hosts, then those that have none.
+// Of the latter the first half of those that are tried begin next; the others have their turns, minute by minute.
+func retryOrder(again []state.Occurrence, now time.Time) []state.Occurrence {
+	var lost, none []state.Occurrence
+	for _, o := range again {
+		if o.Reserves() {
+			lost = append(lost, o)
+		} else {
+			none = append(none, o)
+		}
+	}
+	slices.SortStableFunc(lost, byStart)
+	slices.SortStableFunc(none, byStart)
+	first := min(maxRetries/2, len(none))
+	out, rest := append(lost, none[:first]...), none[first:]
+	if len(rest) > 0 {
+		at := int(now.Unix()/60*int64(maxRetries-first)) % len(rest)
+		out = append(append(out, rest[at:]...), rest[:at]...)
+	}
+	return out
+}
+
+// options are those of the cluster's agenda.
+func options() reservation.Options {
+	o := reservation.DefaultOptions()
+	o.NoChanges = true
+	return o
 }
 
 // restore puts the hosts that an occurrence has into the agenda; false: one of them has not the room any more.

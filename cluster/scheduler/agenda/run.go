@@ -5,8 +5,10 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
+	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/state"
 )
 
@@ -24,6 +26,8 @@ type Options struct {
 	Drained func(ctx context.Context) error
 	// Unavailable are hosts for which nothing may be decided, and why.
 	Unavailable func(*state.Snapshot) map[string]string
+	// Queue are the VCs that wait, in their order.
+	Queue func(*state.Snapshot) []state.VC
 	// Silent says that hosts have yet to report to this leader.
 	Silent func(*state.Snapshot) bool
 	// Samples are what hosts last measured of VMs, by id.
@@ -38,6 +42,7 @@ type Runner struct {
 	wake     chan struct{}
 	recorder recorder
 	sampled  time.Time // when the last minute was recorded
+	head     atomic.Pointer[placement.Head]
 }
 
 // NewRunner begins a term.
@@ -90,22 +95,18 @@ func (r *Runner) round(ctx context.Context) error {
 		}
 		s = r.o.Snapshot()
 	}
-	if r.o.Silent(s) || !s.AnySignedOff() && !s.HasAgenda() { // hosts that report in a moment must not lose their reservations
+	if r.o.Silent(s) {
 		return nil
 	}
-	done, err := r.o.Turn(ctx)
-	if err != nil {
-		return err
+	if err := r.keepHead(s, now); err != nil {
+		r.o.Log.Warn("agenda", "error", err)
 	}
-	defer done()
-	if err := r.o.Drained(ctx); err != nil {
-		return err
+	if !s.AnySignedOff() && !s.HasAgenda() { // hosts that report in a moment must not lose their reservations
+		return nil
 	}
-	s = r.o.Snapshot()
 	put, err := Plan(s, now, r.o.Unavailable(s))
 	if len(put.Occurrences)+len(put.Drop) > 0 {
-		r.o.Log.Info("agenda", "occurrences", len(put.Occurrences))
-		err = errors.Join(err, r.o.Propose(ctx, state.KindAgenda, put))
+		err = errors.Join(err, r.propose(ctx, put, now))
 	}
 	if len(put.Occurrences)+len(put.Drop) >= maxPlaced && err == nil || errors.Is(err, state.ErrConflict) || err == nil && !taken(r.o.Snapshot(), put) {
 		r.Soon() // there may be more, or the state has changed
@@ -114,6 +115,47 @@ func (r *Runner) round(ctx context.Context) error {
 		r.o.Evaluated()
 	}
 	return err
+}
+
+// Head is the room that is kept for the first VC of the queue, as of the last round; nil: none is.
+func (r *Runner) Head() *placement.Head {
+	if r == nil {
+		return nil
+	}
+	return r.head.Load()
+}
+
+func (r *Runner) keepHead(s *state.Snapshot, now time.Time) error {
+	head, err := First(s, r.o.Queue(s), now, r.o.Unavailable(s))
+	old := r.head.Swap(head)
+	if (old == nil) != (head == nil) || head != nil {
+		r.o.Evaluated()
+	}
+	return err
+}
+
+// propose puts what was planned into the log, once it is sure that nothing is planned at the same time. Hosts are looked for before, so
+// that requests do not wait for that.
+func (r *Runner) propose(ctx context.Context, put state.AgendaPut, now time.Time) error {
+	done, err := r.o.Turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := r.o.Drained(ctx); err != nil {
+		return err
+	}
+	s := r.o.Snapshot()
+	if put.Changed(s) {
+		if put, err = Recheck(s, put, now, r.o.Unavailable(s)); err != nil {
+			return err
+		}
+	}
+	if len(put.Occurrences)+len(put.Drop) == 0 {
+		return state.ErrConflict
+	}
+	r.o.Log.Info("agenda", "occurrences", len(put.Occurrences))
+	return r.o.Propose(ctx, state.KindAgenda, put)
 }
 
 // taken says whether the state has all that was to reserve room.

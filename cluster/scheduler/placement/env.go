@@ -24,6 +24,8 @@ type Env struct {
 	Pools Pools
 	// Period is the time between evaluations of needs, by default a minute: reports of hosts count only for a few periods.
 	Period time.Duration
+	// Head is the room that is kept for the first VC of the queue; nil: none is.
+	Head *Head
 	// StartStopped: VMs that were stopped alone start with their VC.
 	StartStopped bool
 	// Advise says what moves would make room for a VC that does not fit; "" = none are known to. nil: no advice is given.

@@ -66,8 +66,8 @@ func (p *Problem) floors() []float64 {
 	return out
 }
 
-// Spare is the CPU of each host, by name, that minimum yields leave, what was granted left out. Below 0: they take more than there is.
-func Spare(s *state.Snapshot) map[string]float64 {
+// FreeOfMinYields is the CPU of each host, by name, that minimum yields leave, what was granted left out. Below 0: they take more than there is.
+func FreeOfMinYields(s *state.Snapshot) map[string]float64 {
 	p := NewProblem(s)
 	floors := p.floors()
 	out := make(map[string]float64, len(p.Hosts))

@@ -83,43 +83,78 @@ type piece struct {
 // Reserved is the most that occurrences whose runs have not begun have reserved on each host at any moment from a time to another. The
 // one named except does not count. nil: nothing is reserved.
 func Reserved(s *state.Snapshot, from, to time.Time, except string) map[string]state.Resources {
+	return reserved(s, func(o *state.Occurrence) bool { return o.ID != except && o.Start.Before(to) && from.Before(o.End) }, from, to, nil)
+}
+
+// ReservedOn is the most that is reserved on each of the named hosts at any moment.
+func ReservedOn(s *state.Snapshot, hosts map[string]bool) map[string]state.Resources {
+	return reserved(s, func(o *state.Occurrence) bool {
+		return slices.ContainsFunc(o.Hosts, func(h string) bool { return hosts[h] })
+	}, time.Time{}, time.Time{}, hosts)
+}
+
+// reserved is the most that some occurrences have reserved on hosts at any moment from a time to another; no times: ever; no hosts: on all.
+func reserved(s *state.Snapshot, counts func(*state.Occurrence) bool, from, to time.Time, hosts map[string]bool) map[string]state.Resources {
 	if !s.HasAgenda() {
 		return nil
 	}
 	pieces := map[string][]piece{}
-	jobs := map[string]state.PeriodicJob{}
-	for _, o := range s.Agenda() {
-		if o.ID == except || !o.Reserves() || !o.Start.Before(to) || !from.Before(o.End) {
-			continue
+	jobs := map[string]*slotNeeds{}
+	overhead := map[string]int64{}
+	s.EachHost(func(h *state.Host) bool { overhead[h.Name] = h.VMOverhead; return true })
+	s.EachAhead(func(o *state.Occurrence) bool {
+		if !o.Reserves() || !counts(o) {
+			return true
 		}
-		job, known := jobs[o.Job]
-		if !known {
-			job, _ = s.PeriodicJob(o.Job)
+		job := jobs[o.Job]
+		if job == nil {
+			job = needsOf(s, o.Job)
 			jobs[o.Job] = job
 		}
 		vm := 0
-		for _, g := range job.SignOff.Groups {
-			need := peakWithin(&o, &job.SignOff, g, from, to)
+		for i, g := range job.contract.Groups {
+			need := job.peak[i]
+			if !to.IsZero() {
+				need = peakWithin(o, &job.contract, job.need[i], from, to)
+			}
 			for range g.Count {
-				if vm < len(o.Hosts) {
-					h, _ := s.Host(o.Hosts[vm])
-					pieces[h.Name] = append(pieces[h.Name], piece{o.Start, o.End, need, g.Memory + h.VMOverhead})
+				if vm < len(o.Hosts) && (hosts == nil || hosts[o.Hosts[vm]]) {
+					h := o.Hosts[vm]
+					pieces[h] = append(pieces[h], piece{o.Start, o.End, need, g.Memory + overhead[h]})
 				}
 				vm++
 			}
 		}
-	}
-	out := map[string]state.Resources{}
+		return true
+	})
+	out := make(map[string]state.Resources, len(pieces))
 	for host, all := range pieces {
 		out[host] = peakOf(all)
 	}
 	return out
 }
 
-// peakWithin is the most CPU that a VM of an occurrence needs from a time to another.
-func peakWithin(o *state.Occurrence, c *state.SignOff, g state.RunGroup, from, to time.Time) (peak float64) {
+// slotNeeds is what the VMs of a job's groups need in its slots.
+type slotNeeds struct {
+	contract state.SignOff
+	need     [][]float64 // by group and step of the contract
+	peak     []float64   // by group
+}
+
+func needsOf(s *state.Snapshot, job string) *slotNeeds {
+	row, _ := s.PeriodicJob(job)
+	out := &slotNeeds{contract: row.SignOff}
+	for _, g := range row.SignOff.Groups {
+		need := SlotNeed(&row.SignOff, g)
+		out.need, out.peak = append(out.need, need), append(out.peak, slices.Max(need))
+	}
+	return out
+}
+
+// peakWithin is the most CPU that a VM of an occurrence, which needs so much in each step, needs from a time to another.
+func peakWithin(o *state.Occurrence, c *state.SignOff, needs []float64, from, to time.Time) (peak float64) {
 	step := time.Duration(c.Step) * time.Second
-	for k, need := range SlotNeed(c, g) {
+	for k, need := range needs {
 		at := o.Start.Add(time.Duration(k) * step)
 		if at.Before(to) && from.Before(at.Add(step)) {
 			peak = max(peak, need)

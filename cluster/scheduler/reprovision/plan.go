@@ -37,7 +37,7 @@ type Row struct {
 	progress Progress
 	due      time.Time
 	hosts    map[string]part // by name
-	lent     float64         // cores
+	borrowed float64         // cores
 }
 
 // part is what a run has on a host.
@@ -49,10 +49,10 @@ type part struct {
 
 // Result is the result of an evaluation.
 type Result struct {
-	Rows    []Row // of runs that go on, earliest deadline first
-	Granted float64
-	Lent    float64 // cores of reservations that others have now
-	Changed []state.RunGrant
+	Rows     []Row // of runs that go on, earliest deadline first
+	Granted  float64
+	Borrowed float64 // cores of reservations that others have now
+	Changed  []state.RunGrant
 }
 
 // Evaluate decides what runs of jobs that were signed off are sure of from now on.
@@ -62,22 +62,22 @@ func Evaluate(s *state.Snapshot, in Observations) Result {
 	x := evaluation{s: s, in: in}
 	x.observe()
 	if share > 0 {
-		x.spare = placement.Spare(s)
+		x.free = placement.FreeOfMinYields(s)
 		for host, r := range placement.Reserved(s, in.Now, in.Now.Add(ahead*in.Period), "") {
-			x.spare[host] -= r.CPU
+			x.free[host] -= r.CPU
 			x.planned += r.CPU
 		}
 		x.promise()
 		x.grant(share)
 	}
-	x.lend()
-	out := Result{Rows: x.rows, Lent: x.lent}
+	x.borrow()
+	out := Result{Rows: x.rows, Borrowed: x.borrowed}
 	for i := range x.rows {
 		r := &x.rows[i]
 		if r.Grant != nil {
 			out.Granted += r.Grant.Extra
 		}
-		if !sameGrant(r.Run.Grant, r.Grant, least*r.progress.Declared) && len(out.Changed) < maxPut {
+		if !sameGrant(r.Run.Grant, r.Grant, minChange*r.progress.Declared) && len(out.Changed) < maxPut {
 			out.Changed = append(out.Changed, state.RunGrant{Run: r.Run.ID, Grant: r.Grant, Extras: r.Extras, Text: r.text()})
 		}
 	}
@@ -85,12 +85,12 @@ func Evaluate(s *state.Snapshot, in Observations) Result {
 }
 
 type evaluation struct {
-	s       *state.Snapshot
-	in      Observations
-	rows    []Row
-	spare   map[string]float64 // cores of a host that are promised to nothing
-	planned float64            // cores that slots have which begin soon
-	lent    float64
+	s        *state.Snapshot
+	in       Observations
+	rows     []Row
+	free     map[string]float64 // cores of a host that are promised to nothing
+	planned  float64            // cores that slots have which begin soon
+	borrowed float64
 }
 
 // observe lists the runs that go on, with their progress.
@@ -205,7 +205,7 @@ func (x *evaluation) promise() {
 		switch {
 		case p.Pending > 0:
 			wants = min(v.Reserved, v.Demand)
-		case old != nil && p.Used >= lentBelow*old.Cores: // less than half of it: others have it until the run is held back again
+		case old != nil && p.Used >= borrowedBelow*old.Cores: // less than half of it: others have it until the run is held back again
 			wants = min(v.Reserved, max(old.Cores, headroom*p.Used))
 		}
 		if cores := min(wants, x.bound(r)); cores > 0 {
@@ -217,20 +217,20 @@ func (x *evaluation) promise() {
 
 // bound is the most that the hosts of a run leave it, cores of all its VMs. A run's VMs share a grant as they declared CPU.
 func (x *evaluation) bound(r *Row) float64 {
-	most := r.progress.Declared
+	limit := r.progress.Declared
 	for host, on := range r.hosts {
 		if on.share > 0 {
-			most = min(most, (max(0, x.spare[host])+on.floor)/on.share)
+			limit = min(limit, (max(0, x.free[host])+on.floor)/on.share)
 		}
 	}
-	return most
+	return limit
 }
 
 // take has the hosts of a run keep so many cores for it; what it had before is in floor.
 func (x *evaluation) take(r *Row, cores float64) {
 	for host, on := range r.hosts {
 		now := max(on.floor, cores*on.share)
-		x.spare[host] -= now - on.floor
+		x.free[host] -= now - on.floor
 		on.floor = now
 		r.hosts[host] = on
 	}
@@ -263,7 +263,7 @@ func (x *evaluation) grant(share float64) {
 		// What a host lacks for the reservation itself is no grant.
 		cores := min(r.Verdict.Reserved+g.Extra, x.bound(r))
 		extra := max(0, cores-r.Verdict.Reserved)
-		if g.Extra <= least*p.Declared || extra <= least*p.Declared {
+		if g.Extra <= minChange*p.Declared || extra <= minChange*p.Declared {
 			continue
 		}
 		if extra < g.Extra*(1-1e-9) {
@@ -291,7 +291,7 @@ func (x *evaluation) below(r *Row) (names []string) {
 	for host := range r.hosts {
 		for _, vm := range x.s.VMsOn(host) {
 			vc, ok := x.s.VC(vm.VC)
-			if g, known := vc.GroupOf(vm); ok && known && vc.ID != r.Run.VC && vm.ConsumesResources() && g.Yield() < 1-least {
+			if g, known := vc.GroupOf(vm); ok && known && vc.ID != r.Run.VC && vm.ConsumesResources() && g.Yield() < 1-minChange {
 				names = append(names, vc.Name)
 			}
 		}
@@ -301,9 +301,9 @@ func (x *evaluation) below(r *Row) (names []string) {
 	return names[:min(len(names), maxNamed)]
 }
 
-// lend counts what others have of reservations on each host: of slots that are open and have no run yet, and of what runs were not
+// borrow counts what others have of reservations on each host: of slots that are open and have no run yet, and of what runs were not
 // allocated. It is at most what VMs of others have beyond what the host has besides its reservations.
-func (x *evaluation) lend() {
+func (x *evaluation) borrow() {
 	type host struct{ open, unallocated, reserved float64 }
 	hosts := map[string]*host{}
 	of := func(name string) *host {
@@ -339,18 +339,18 @@ func (x *evaluation) lend() {
 				others += g.Allocation
 			}
 		}
-		lent := min(h.open+h.unallocated, max(0, others-(row.Usable().CPU-h.reserved)))
-		x.lent += lent
+		borrowed := min(h.open+h.unallocated, max(0, others-(row.Usable().CPU-h.reserved)))
+		x.borrowed += borrowed
 		for i := range x.rows {
 			r := &x.rows[i]
 			on := r.hosts[row.Name]
-			r.lent += lent * max(0, r.progress.reservedAt(r.progress.Since)*on.share-on.allocated) / (h.open + h.unallocated)
+			r.borrowed += borrowed * max(0, r.progress.reservedAt(r.progress.Since)*on.share-on.allocated) / (h.open + h.unallocated)
 		}
 	}
 	for i := range x.rows {
 		r := &x.rows[i]
 		if old := extrasOf(r.Run, x.in.Extras).At; !old.IsZero() {
-			r.Extras.Lent += r.lent * min(maxAge, max(0, r.Extras.At.Sub(old))).Seconds()
+			r.Extras.Borrowed += r.borrowed * min(maxAge, max(0, r.Extras.At.Sub(old))).Seconds()
 		}
 	}
 }

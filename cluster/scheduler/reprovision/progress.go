@@ -52,16 +52,16 @@ func (p *Progress) reservedAt(t time.Duration) float64 {
 }
 
 // skyline is the work that the skyline has from a time to another, each from the start of the run on, or so many cores where it has less.
-func (p *Progress) skyline(from, to time.Duration, atLeast float64) (work float64) {
+func (p *Progress) skyline(from, to time.Duration, floor float64) (work float64) {
 	step := time.Duration(p.Contract.Step) * time.Second
 	for k, cores := range p.Contract.Cores {
 		begin, end := max(from, time.Duration(k)*step), min(to, time.Duration(k+1)*step)
 		if begin < end {
-			work += max(cores, atLeast) * (end - begin).Seconds()
+			work += max(cores, floor) * (end - begin).Seconds()
 		}
 	}
 	if over := p.Contract.Length(); over < to {
-		work += atLeast * (to - max(from, over)).Seconds()
+		work += floor * (to - max(from, over)).Seconds()
 	}
 	return work
 }

@@ -83,7 +83,7 @@ func (p *play) at(job string) (ran bool) {
 	return true
 }
 
-// Whatever a run was granted, and however long ago, the run of another job starts in its slot at once: what grants lend is back before.
+// Whatever a run was granted, and however long ago, the run of another job starts in its slot at once: what grants took is back before.
 func TestGrantsDelayNoSlot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawn(t)
@@ -116,7 +116,7 @@ func TestReservationsAreBackInOneEvaluation(t *testing.T) {
 			g, _ := x.GroupOf(vm)
 			samples[vm.ID] = reprovision.Sample{At: p.Now(), Cap: g.Allocation, Used: g.Allocation}
 		}
-		spare := placement.Spare(p.Snapshot())
+		free := placement.FreeOfMinYields(p.Snapshot())
 		p.reprovision(samples)
 		keepsMinYields(t, p.Snapshot())
 		vc, _ = p.Snapshot().VCNamed("job0-1")
@@ -128,7 +128,7 @@ func TestReservationsAreBackInOneEvaluation(t *testing.T) {
 			on[vm.Host]++
 		}
 		for host, n := range on {
-			want = min(want, g.CPU*vc.MinYield+max(0, spare[host])/float64(n))
+			want = min(want, g.CPU*vc.MinYield+max(0, free[host])/float64(n))
 		}
 		if g.Allocation < want*(1-1e-6) {
 			t.Fatalf("each VM has %v cores, of %v that are reserved: %+v", g.Allocation, want, g)

@@ -31,14 +31,14 @@ type Options struct {
 
 // Stats are counted since the server began to lead.
 type Stats struct {
-	Runs    int     // that go on
-	Late    int     // of them
-	Granted float64 // cores beyond reservations, now
-	Lent    float64 // cores of reservations that others have, now
+	Runs     int     // that go on
+	Late     int     // of them
+	Granted  float64 // cores beyond reservations, now
+	Borrowed float64 // cores of reservations that others have, now
 
-	Grants         int     // that began
-	GrantedSeconds float64 // core-seconds
-	LentSeconds    float64 // core-seconds
+	Grants          int     // that began
+	GrantedSeconds  float64 // core-seconds
+	BorrowedSeconds float64 // core-seconds
 }
 
 // Runner evaluates the progress of runs in one term of a leader. The next term has its own.
@@ -130,8 +130,8 @@ func (r *Runner) note(out Result, now time.Time) {
 	r.last = now
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stats.Runs, r.stats.Late, r.stats.Granted, r.stats.Lent = len(out.Rows), 0, out.Granted, out.Lent
-	r.stats.LentSeconds += out.Lent * over
+	r.stats.Runs, r.stats.Late, r.stats.Granted, r.stats.Borrowed = len(out.Rows), 0, out.Granted, out.Borrowed
+	r.stats.BorrowedSeconds += out.Borrowed * over
 	r.rows = make(map[string]Row, len(out.Rows))
 	for _, row := range out.Rows {
 		r.rows[row.Run.VC] = row

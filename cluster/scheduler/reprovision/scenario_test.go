@@ -20,16 +20,16 @@ const gib = scheduling.GiB
 // play is a cluster whose time passes minute by minute: four periodic jobs, of which one run a period is delayed, and other work.
 type play struct {
 	*scheduling.Cluster
-	r      *rand.Rand
-	share  float64 // setting periodic.reprovision
-	extras map[string]state.Extras
-	todo   map[string]float64   // core-seconds, of runs by the names of their VCs
-	stalls map[string]time.Time // runs that do nothing until then
-	ends   map[string]time.Time // of other work
-	adHoc  int
-	most   float64 // cores that grants had beyond reservations
-	late   int     // runs that were not admitted at once
-	lent   float64 // core-seconds
+	r        *rand.Rand
+	share    float64 // setting periodic.reprovision
+	extras   map[string]state.Extras
+	todo     map[string]float64   // core-seconds, of runs by the names of their VCs
+	stalls   map[string]time.Time // runs that do nothing until then
+	ends     map[string]time.Time // of other work
+	adHoc    int
+	peak     float64 // cores that grants had beyond reservations
+	late     int     // runs that were not admitted at once
+	borrowed float64 // core-seconds
 }
 
 const (
@@ -178,7 +178,7 @@ func (p *play) reprovision(samples map[string]reprovision.Sample) {
 	for _, r := range out.Rows {
 		p.extras[r.Run.ID] = r.Extras
 	}
-	p.most, p.lent = max(p.most, out.Granted), p.lent+60*out.Lent
+	p.peak, p.borrowed = max(p.peak, out.Granted), p.borrowed+60*out.Borrowed
 	if out.Granted > p.share*16+1e-9 {
 		p.T.Errorf("%v cores are granted, of 16 with a share of %v", out.Granted, p.share)
 	}
@@ -233,10 +233,10 @@ func TestDelayedRunsMeetTheirDeadlines(t *testing.T) {
 			if met+len(missed) < periods*jobs || p.late > 0 {
 				t.Errorf("share %v: %d met, missed %v, %d not admitted at once", share, met, missed, p.late)
 			}
-			if share == 0.25 && (len(missed) > 0 || p.most == 0) {
-				t.Errorf("seed %d: with re-provisioning %v missed; grants had up to %v cores", seed, missed, p.most)
+			if share == 0.25 && (len(missed) > 0 || p.peak == 0) {
+				t.Errorf("seed %d: with re-provisioning %v missed; grants had up to %v cores", seed, missed, p.peak)
 			}
-			t.Logf("seed %d, share %v: %d met, %d missed, grants up to %.2f cores, %.1f core-hours lent", seed, share, met, len(missed), p.most, p.lent/3600)
+			t.Logf("seed %d, share %v: %d met, %d missed, grants up to %.2f cores, %.1f core-hours borrowed", seed, share, met, len(missed), p.peak, p.borrowed/3600)
 		}
 		if missedBy[1e-9] == 0 || missedBy[0] == 0 {
 			t.Errorf("seed %d: without grants no run is late: the play proves nothing: %v", seed, missedBy)

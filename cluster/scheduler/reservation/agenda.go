@@ -45,8 +45,9 @@ type Agenda struct {
 	cluster  Cluster
 	load     *Load
 	accepted []*Accepted
-	resident []Amount   // [host]: what residents have, and the reserve
-	reserved [][]Amount // [host][step]: what slots have, by their witnesses
+	names    map[string]bool // of accepted
+	resident []Amount        // [host]: what residents have, and the reserve
+	reserved [][]Amount      // [host][step]: what slots have, by their witnesses
 	options  Options
 }
 
@@ -73,7 +74,7 @@ func New(c Cluster, o Options) (*Agenda, error) {
 		}
 		g.Hosts = slices.Clone(g.Hosts)
 	}
-	a := &Agenda{cluster: c, options: o, resident: residents(&c), reserved: make([][]Amount, len(c.Hosts))}
+	a := &Agenda{cluster: c, options: o, resident: residents(&c), reserved: make([][]Amount, len(c.Hosts)), names: map[string]bool{}}
 	if c.Steps < 1 || c.Steps > maxSteps {
 		return nil, fmt.Errorf("make an agenda: %d steps, not 1 to %d", c.Steps, maxSteps)
 	}
@@ -197,6 +198,7 @@ func (a *Agenda) Remove(name string) bool {
 		return false
 	}
 	a.accepted = slices.Delete(a.accepted, i, i+1)
+	delete(a.names, name)
 	a.rebuild()
 	return true
 }
@@ -207,12 +209,12 @@ const maxWitnesses = 6
 // Accept reserves the cheapest slot that has a witness. Slots that were accepted before keep their steps and hosts. If there is
 // none the agenda is as it was, and Refusal says why; err is about a request that is malformed.
 func (a *Agenda) Accept(r Request) (*Accepted, *Refusal, error) {
-	if slices.ContainsFunc(a.accepted, func(s *Accepted) bool { return s.Slot.Request.Name == r.Name }) {
+	if a.names[r.Name] {
 		return nil, nil, fmt.Errorf("reserve for %s: it has a slot: remove that first", r.Name)
 	}
 	s, refusal, err := a.find(r)
 	if err != nil || refusal != nil {
-		if refusal != nil {
+		if refusal != nil && !a.options.NoChanges {
 			refusal.Changes = a.changes(r)
 		}
 		return nil, refusal, err
@@ -228,7 +230,7 @@ type found struct {
 }
 
 func (a *Agenda) put(f *found) {
-	a.accepted = append(a.accepted, f.accepted)
+	a.enter(f.accepted)
 	if f.residents != nil {
 		for g := range a.cluster.Residents {
 			a.cluster.Residents[g].Hosts = f.residents[g]
@@ -238,6 +240,11 @@ func (a *Agenda) put(f *found) {
 		return
 	}
 	a.reserve(f.accepted)
+}
+
+func (a *Agenda) enter(s *Accepted) {
+	a.accepted = append(a.accepted, s)
+	a.names[s.Slot.Request.Name] = true
 }
 
 // find changes nothing.

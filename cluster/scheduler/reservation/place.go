@@ -14,6 +14,8 @@ type Options struct {
 	Alignment float64
 	// AlignRight places a run as late as it can, at the parallelism of its skyline, whatever the load: the baseline of sec. 9.
 	AlignRight bool
+	// NoChanges: a refusal does not say what would let the request in. That takes up to twenty more searches.
+	NoChanges bool
 }
 
 // DefaultOptions are what the agenda uses.

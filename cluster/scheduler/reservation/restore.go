@@ -1,9 +1,6 @@
 package reservation
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // Restore puts a slot back that was accepted before, with its hosts: an agenda that is made again from what was recorded has it so. It
 // fails, and changes nothing, if a host is gone, takes no VM or has not the room any more.
@@ -29,7 +26,7 @@ func (a *Agenda) Restore(s *Accepted) error {
 			}
 		}
 	}
-	a.accepted = append(a.accepted, s)
+	a.enter(s)
 	a.reserve(s)
 	return nil
 }
@@ -39,7 +36,7 @@ func (a *Agenda) Occupy(s *Accepted) error {
 	if err := a.known(s); err != nil {
 		return err
 	}
-	a.accepted = append(a.accepted, s)
+	a.enter(s)
 	a.reserve(s)
 	return nil
 }
@@ -49,7 +46,7 @@ func (a *Agenda) known(s *Accepted) error {
 	if err := r.validate(a.cluster.Steps); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(a.accepted, func(x *Accepted) bool { return x.Slot.Request.Name == r.Name }) {
+	if a.names[r.Name] {
 		return fmt.Errorf("restore the slot of %s: it is there already", r.Name)
 	}
 	count, _ := s.Slot.count()

@@ -97,7 +97,7 @@ func TestSurplusIsDistributed(t *testing.T) {
 	}
 }
 
-// What a run of a periodic job leaves idle is lent to others. Once it is granted more, that is its need in the next evaluation.
+// Others borrow what a run of a periodic job leaves idle. Once it is granted more, that is its need in the next evaluation.
 func TestGrantsAreNeeds(t *testing.T) {
 	c := scheduling.NewRightsized(t, state.RightsizingOn, "h1")
 	c.AddVC("a", state.NeedsEstimated, "core", 1, scheduling.Resources(3, scheduling.GiB), scheduling.Resources(0.3, scheduling.GiB/2))

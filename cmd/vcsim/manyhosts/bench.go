@@ -41,11 +41,21 @@ type Options struct {
 	After       time.Duration // measure memory once more so long after all of these were deleted; 0: not
 	Small       int           // virtual clusters of 1 to so many VMs under load
 	Clients     int
+	Tenants     int // that the VMs that run throughout belong to; 0: the tenant default
 	SampleEvery time.Duration
 	// Nice is the nice value of the hosts while requests are offered, 0 to 19, so that servers and clients run first. In a
 	// real cluster hosts have CPUs of their own.
 	Nice     int
 	Progress io.Writer // what happens meanwhile, for people
+	// Hold, if set, is called instead of the measurements once all VMs run; the cluster ends when it returns.
+	Hold func(context.Context, Cluster) error
+}
+
+// Cluster is what runs: where its API answers, and to whom.
+type Cluster struct {
+	Servers []string `json:"servers"` // host:port
+	Token   string   `json:"token"`   // of an admin
+	CAFile  string   `json:"caFile"`
 }
 
 type bench struct {
@@ -84,10 +94,19 @@ func Run(ctx context.Context, o Options) (f *Measurements, err error) {
 	debug.SetGCPercent(400) // what the agents of all hosts share here each would have for itself
 	b.f.Machine.Cores, b.f.Machine.Go = runtime.NumCPU(), runtime.Version()
 	b.f.Servers, b.f.Hosts, b.f.Nice, b.f.Life = o.Servers, o.Hosts, o.Nice, o.Life.Seconds()
-	for _, step := range []struct {
+	type step struct {
 		name string
 		do   func(context.Context) error
-	}{{"servers", b.startServers}, {"hosts", b.startHosts}, {"fill", b.fill}, {"steady state", b.steady}, {"load", b.load}, {"rest", b.rest}, {"restarts", b.restarts}} {
+	}
+	steps := []step{{"servers", b.startServers}, {"hosts", b.startHosts}, {"fill", b.fill}}
+	if o.Hold != nil {
+		steps = append(steps, step{"hold", func(ctx context.Context) error {
+			return o.Hold(ctx, Cluster{Servers: b.addresses(), Token: b.token, CAFile: b.caFile()})
+		}})
+	} else {
+		steps = append(steps, step{"steady state", b.steady}, step{"load", b.load}, step{"rest", b.rest}, step{"restarts", b.restarts})
+	}
+	for _, step := range steps {
 		b.say("%s", step.name)
 		if err := step.do(ctx); err != nil {
 			return &b.f, fmt.Errorf("%s: %w", step.name, err)
@@ -170,9 +189,12 @@ func (b *bench) startServers(ctx context.Context) error {
 		}
 	}
 	var err error
-	b.all, err = clients(b.o.Clients, b.addresses(), b.token, filepath.Join(b.servers[0].dir, "pki", "ca.pem"))
+	b.all, err = clients(b.o.Clients, b.addresses(), b.token, b.caFile())
 	return err
 }
+
+// caFile of the cluster, as the first server has it.
+func (b *bench) caFile() string { return filepath.Join(b.servers[0].dir, "pki", "ca.pem") }
 
 func (b *bench) startHosts(ctx context.Context) error {
 	var err error
@@ -207,7 +229,11 @@ func (b *bench) fill(ctx context.Context) error {
 
 func (b *bench) fillUp(ctx context.Context) (int, error) {
 	begin := time.Now()
-	n, err := fill(ctx, b.all, b.o.VMs, b.o.Largest, b.o.CPU, b.o.Seed)
+	tenants, err := makeTenants(ctx, b.all[0], b.o.Tenants)
+	if err != nil {
+		return 0, err
+	}
+	n, err := fill(ctx, b.all, tenants, filling{vms: b.o.VMs, largest: b.o.Largest, cpu: b.o.CPU, seed: b.o.Seed})
 	if err != nil {
 		return n, err
 	}
@@ -367,7 +393,7 @@ func (b *bench) sayMemory() error {
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
 func (b *bench) offer(rate float64, during, life time.Duration, prefix string) Offer {
-	return Offer{Servers: b.addresses(), Token: b.token, CA: filepath.Join(b.servers[0].dir, "pki", "ca.pem"), Clients: b.o.Clients,
+	return Offer{Servers: b.addresses(), Token: b.token, CA: b.caFile(), Clients: b.o.Clients,
 		Rate: rate, During: during, Life: life, Largest: b.o.Small, CPU: b.o.CPU, Seed: b.o.Seed, Prefix: prefix}
 }
 

@@ -125,29 +125,55 @@ func small(r *rand.Rand, name string, limit int, cpu float64) v1.VirtualClusterS
 		CPU: cpu * float64(1+r.IntN(16)) / 8, Memory: v1.Size(1+r.IntN(8)) << 29}}}
 }
 
-// fill the cluster up to so many VMs.
-func fill(ctx context.Context, all []*client.Client, vms, largest int, cpu float64, seed uint64) (int, error) {
-	r := rand.New(rand.NewPCG(seed, 1))
-	work := make(chan v1.VirtualClusterSpec)
+// makeTenants makes so many tenants: t1, t2, ...
+func makeTenants(ctx context.Context, c *client.Client, n int) (names []string, err error) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("t%d", i+1))
+		if _, err := c.CreateTenant(ctx, v1.TenantRequest{Name: names[i]}); err != nil {
+			return nil, fmt.Errorf("tenant %s: %w", names[i], err)
+		}
+	}
+	return names, nil
+}
+
+// filling is so many VMs in virtual clusters of random size and need.
+type filling struct {
+	vms     int
+	largest int     // VMs of a virtual cluster
+	cpu     float64 // mean need of a VM, cores
+	seed    uint64
+}
+
+// fill the cluster. The virtual clusters belong to the tenants in turn; none: to the tenant default.
+func fill(ctx context.Context, all []*client.Client, tenants []string, f filling) (int, error) {
+	r := rand.New(rand.NewPCG(f.seed, 1))
+	type job struct {
+		spec v1.VirtualClusterSpec
+		of   []client.Option
+	}
+	work := make(chan job)
 	var t tally
 	t.load.Failed, t.load.Retried = map[string]int{}, map[string]int{}
 	var wg sync.WaitGroup
 	for i := range all {
 		wg.Go(func() {
-			for spec := range work {
-				_ = t.persist(ctx, all, i, "fill-"+spec.Name, func(c *client.Client, o client.Option) error {
-					_, err := c.Create(ctx, spec, o)
+			for j := range work {
+				_ = t.persist(ctx, all, i, "fill-"+j.spec.Name, func(c *client.Client, o client.Option) error {
+					_, err := c.Create(ctx, j.spec, append(j.of, o)...)
 					return err
 				})
 			}
 		})
 	}
 	asked := 0
-	for n := 0; asked < vms && ctx.Err() == nil; n++ {
-		spec := small(r, fmt.Sprintf("base%d", n), largest, cpu)
-		spec.Groups[0].Count = min(spec.Groups[0].Count, vms-asked)
-		asked += spec.Groups[0].Count
-		work <- spec
+	for n := 0; asked < f.vms && ctx.Err() == nil; n++ {
+		j := job{spec: small(r, fmt.Sprintf("base%d", n), f.largest, f.cpu)}
+		if len(tenants) > 0 {
+			j.of = []client.Option{client.OfTenant(tenants[n%len(tenants)])}
+		}
+		j.spec.Groups[0].Count = min(j.spec.Groups[0].Count, f.vms-asked)
+		asked += j.spec.Groups[0].Count
+		work <- j
 	}
 	close(work)
 	wg.Wait()

@@ -1,0 +1,114 @@
+package agenda
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"evenkeel/allocator"
+	"evenkeel/cluster/scheduler/placement"
+	"evenkeel/cluster/state"
+)
+
+// First returns the earliest time at which the first VC of the queue that has no hosts now has some, as VCs that say how long they run
+// end, beside the agenda; nil if no VC waits, or none of the ends that are known makes room for it. It asks for the yields of VCs, for
+// memory, and of affinity for spread.
+func First(s *state.Snapshot, queue []state.VC, now time.Time, unavailable map[string]string) (*placement.Head, error) {
+	if len(queue) == 0 {
+		return nil, nil
+	}
+	x := planner{s: s, now: now, unavailable: unavailable, jobs: map[string]state.PeriodicJob{}}
+	for _, job := range s.PeriodicJobs() {
+		if job.SignOff.State == state.SignedOff {
+			x.jobs[job.Name] = job
+		}
+	}
+	ends := x.ends()
+	if len(ends) == 0 {
+		return nil, nil
+	}
+	if err := x.build(); err != nil {
+		return nil, fmt.Errorf("reserve for the first of the queue: %w", err)
+	}
+	for _, o := range s.Agenda() {
+		if _, signed := x.jobs[o.Job]; signed && o.Reserves() {
+			x.restore(&o)
+		}
+	}
+	for i := range queue[:min(len(queue), maxHeads)] {
+		vc := &queue[i]
+		if x.hostsFrom(vc, 0) != nil {
+			continue // it fits now, as far as can be said here
+		}
+		for k := 0; k < len(ends); k += 1 + len(ends)/maxHeadTimes {
+			if hosts := x.hostsFrom(vc, ends[k]); hosts != nil {
+				return x.head(vc, ends[k], hosts), nil
+			}
+		}
+		return nil, nil // it is the first, and its time is not known
+	}
+	return nil, nil
+}
+
+// ends are the steps of the agenda from which on VCs are gone that run now, each once, ascending.
+func (x *planner) ends() (out []int) {
+	origin := x.now.Truncate(step)
+	x.s.EachVC(func(vc *state.VC) bool {
+		if until := x.endOf(vc); !until.IsZero() && vc.Admitted {
+			out = append(out, max(1, int((until.Sub(origin)+step-1)/step)))
+		}
+		return true
+	})
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// hostsFrom are hosts for all VMs of a VC from a step on, as long as it runs; nil if there are none. It leaves the agenda as it is.
+func (x *planner) hostsFrom(vc *state.VC, from int) map[string]state.Resources {
+	n := min(x.steps-from, int((placement.StaysFor(vc)+step-1)/step))
+	if n < 1 {
+		return nil
+	}
+	out := map[string]state.Resources{}
+	var put []string
+	defer func() {
+		for _, name := range put {
+			x.agenda.Remove(name)
+		}
+	}()
+	overhead := slices.Max(x.over)
+	for i := range vc.Groups {
+		g := &vc.Groups[i]
+		if g.Count == 0 {
+			continue
+		}
+		cpu := g.CPU * min(vc.MinYield, 1)
+		r := slot("queue/"+vc.ID+"/"+g.Name, from, n, g.Count, func(int) float64 { return cpu }, float64(g.Memory+overhead)).Request
+		if g.Affinity.Spread != "" {
+			r.Affinity = &allocator.Affinity{Spread: "host"}
+		}
+		a, _, err := x.agenda.Accept(r)
+		if err != nil || a == nil {
+			return nil
+		}
+		put = append(put, r.Name)
+		for _, h := range a.Witness.Hosts {
+			name := x.names[h]
+			out[name] = state.Resources{CPU: out[name].CPU + cpu, Memory: out[name].Memory + g.Memory + x.over[h]}
+		}
+	}
+	return out
+}
+
+func (x *planner) head(vc *state.VC, from int, hosts map[string]state.Resources) *placement.Head {
+	h := &placement.Head{VC: vc.ID, At: x.origin.Add(time.Duration(from) * step), Hosts: hosts}
+	x.s.EachVC(func(other *state.VC) bool {
+		until := x.endOf(other)
+		there := slices.ContainsFunc(x.s.VMsOf(other.ID), func(vm state.VM) bool { _, is := hosts[vm.Host]; return is && vm.ConsumesResources() })
+		if there && !until.IsZero() && !until.After(h.At) {
+			h.Ends = append(h.Ends, other.ID)
+		}
+		return true
+	})
+	return h
+}
