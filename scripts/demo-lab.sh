@@ -18,6 +18,7 @@ clean() {
 		for h in h1 h2 h3; do
 			[[ ! -s $dir/$h.log ]] || { echo "-- vcd on $h:" && tail -n 8 "$dir/$h.log"; } >&2
 		done
+		echo "demo: failed: the error stands above the logs" >&2
 	fi
 	for pid in "${daemons[@]}"; do kill "$pid" 2>/dev/null || true; done
 	[[ ! -e $lab ]] || bin/labhost -dir "$lab" down || status=1
@@ -101,6 +102,7 @@ for h in h2 h3; do
 done
 on h1 image add guest-initrd --kind initrd --file "$PWD/build/guest/initrd.img" >/dev/null
 on h1 image add guest --kind kernel --file "$PWD/build/guest/vmlinuz" --initrd guest-initrd --cmdline "console=ttyS0 quiet panic=-1 ek.burn=1" >/dev/null
+empty() { on h1 host confirm-empty "$1" >/dev/null 2>&1; }
 ready() { [[ $(on h1 host list -o json | grep -c '"state": *"ready"') -eq 3 ]]; }
 await 30 ready
 run cluster settings set moves.mode=off # so that nothing moves before it is shown
@@ -126,6 +128,7 @@ run vm list
 say "4. h1 needs new memory: what would it take to empty it, and then it is emptied. No guest stops."
 run host drain h1 --dry-run
 run host drain h1 -m "new memory"
+await 30 empty h1 # after a change of leader its agent reports within seconds
 run host confirm-empty h1
 run host undrain h1
 run host list

@@ -18,6 +18,9 @@ func Restart() Option { return query("restart", "true") }
 // Force: overwrite what others changed since the last file was applied.
 func Force() Option { return query("force", "true") }
 
+// Base is the version that a file was made of, as VirtualClusterFile names it.
+func Base(version string) Option { return query("base", version) }
+
 // Edit: the file is the present spec with changes in it.
 func Edit() Option { return query("edit", "true") }
 

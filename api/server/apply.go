@@ -20,6 +20,8 @@ type ApplyParams struct {
 	Restart bool `query:"restart" doc:"Running VMs that must restart for the change may. Without it such a change is refused, and the answer names them."`
 	Force   bool `query:"force" doc:"Overwrite what others changed since the last file was applied."`
 	Edit    bool `query:"edit" doc:"The file is the present spec with changes in it: it is not compared with the last file, and the virtual cluster must exist. Send If-Match."`
+	// Base is a text of ours that clients hand back.
+	Base string `query:"base" maxLength:"64" doc:"base of the file that this one was made of. If no file was applied since, this file is compared with that version instead of the last file. One that is not kept is ignored."`
 }
 
 type vcFileAnswer struct {
@@ -47,7 +49,7 @@ func (s *Server) registerApply(api huma.API) {
 			if spec.Name != in.Name {
 				return nil, s.fail(ctx, &v1.Invalid{Fields: []v1.FieldError{{Field: "name", Message: fmt.Sprintf("must be %s, as in the path: a virtual cluster keeps its name", in.Name), Value: spec.Name}}})
 			}
-			how := leader.Apply{Verb: "apply", Restart: in.Restart, Force: in.Force, Create: !in.Edit}
+			how := leader.Apply{Verb: "apply", Restart: in.Restart, Force: in.Force, Create: !in.Edit, Base: in.Base}
 			if in.Edit {
 				how.Verb = "edit"
 			}
@@ -93,10 +95,11 @@ func (s *Server) registerApply(api huma.API) {
 			}
 			out := &vcFileAnswer{ETag: x.version(vc.ID, vc.ModifyIndex)}
 			out.Body.ETag = out.ETag
-			spec, _ := x.v.Written(vc)
+			spec, _ := x.v.Written(vc, "")
 			out.Body.Spec, out.Body.Hidden = x.file(ctx, in.Name, spec)
 			if versions := x.v.VersionsOf(vc.ID); len(versions) > 0 {
-				out.Body.Version = versions[len(versions)-1].Number
+				newest := versions[len(versions)-1]
+				out.Body.Version, out.Body.Base = newest.Number, newest.ID
 			}
 			return out, nil
 		})

@@ -80,7 +80,7 @@ func (s *Server) status(v *leader.View) v1.ClusterStatus {
 	hosts, vcs := make([]leader.HostView, 0, 16), v.VCViews()
 	out := v1.ClusterStatus{
 		ID: meta.ID, Version: s.opts.Version, Leader: v.Leader, Index: v.Index(), Ready: true, CreatedAt: meta.CreatedAt, MinYield: leader.MinYieldOf(vcs),
-		Hosts: map[string]int{}, VirtualClusters: map[string]int{}, VMs: count(v.CountVMs()),
+		Hosts: map[string]int{}, VirtualClusters: map[string]int{},
 		Settings: settings(meta.Settings),
 	}
 	if err := s.cluster.Ready(); err != nil {
@@ -96,9 +96,12 @@ func (s *Server) status(v *leader.View) v1.ClusterStatus {
 		add(&out.Allocated, h.Allocated)
 		add(&out.Used, h.Used)
 	}
+	unknown := 0
 	for i := range vcs {
 		out.VirtualClusters[string(vcs[i].State)]++
+		unknown += vcs[i].Unknown
 	}
+	out.VMs = count(v.CountVMs(), unknown)
 	out.Epoch, out.FencingDisabled, out.RecoveryFreeze, out.RecoveryFreezeHosts = meta.Epoch, meta.FencingDisabled, meta.RecoveryFreeze.Reason, meta.RecoveryFreeze.Pending
 	if s.opts.Members != nil {
 		out.Members, out.Advice = s.members(v)

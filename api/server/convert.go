@@ -32,16 +32,17 @@ func decision(d state.Decision) *v1.Decision {
 		MinYield: d.MinYield, UpperBound: d.UpperBound, Basis: d.Basis}
 }
 
-func count(c state.Count) v1.VMCount {
+// count of phases; unknown of the running VMs are on hosts that cannot report.
+func count(c state.Count, unknown int) v1.VMCount {
 	return v1.VMCount{Total: c.Starting + c.Running + c.Stopping + c.Stopped + c.Failed + c.Lost, Lost: c.Lost,
-		Starting: c.Starting, Running: c.Running, Stopping: c.Stopping, Stopped: c.Stopped, Failed: c.Failed}
+		Starting: c.Starting, Running: c.Running - unknown, Unknown: unknown, Stopping: c.Stopping, Stopped: c.Stopped, Failed: c.Failed}
 }
 
 func virtualCluster(v leader.VCView) v1.VirtualCluster {
 	out := v1.VirtualCluster{
 		ID: v.ID, Name: v.Name, State: string(v.State), Reason: v.Reason, MinYield: v.MinYield, Yield: v.Yield,
 		OnFull: string(v.OnFull), OnHostLoss: v.OnHostLoss, Needs: v.Estimates, Aggressiveness: v.Aggressiveness, Priority: v.Priority,
-		Groups: make([]v1.Group, 0, len(v.Groups)), VMs: count(v.Count), Decision: decision(v.Decision),
+		Groups: make([]v1.Group, 0, len(v.Groups)), VMs: count(v.Count, v.Unknown), Decision: decision(v.Decision),
 		CreatedAt: v.CreatedAt, QueuedAt: v.QueuedAt, ModifyIndex: v.ModifyIndex,
 	}
 	for _, g := range v.Groups {

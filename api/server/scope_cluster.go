@@ -12,18 +12,21 @@ func (x scopedView) status(version string, ready bool) v1.ClusterStatus {
 	quota := quotaOf(x.v, x.tenant)
 	vms := []state.VM{}
 	x.eachVM(func(vm *state.VM) { vms = append(vms, *vm) })
-	out := v1.ClusterStatus{Version: version, Ready: ready, MinYield: 1, VirtualClusters: map[string]int{}, VMs: count(state.CountPhases(vms)),
+	out := v1.ClusterStatus{Version: version, Ready: ready, MinYield: 1, VirtualClusters: map[string]int{},
 		Settings: x.settings(meta.Settings), Quota: &quota, Epoch: meta.Epoch, RecoveryFreeze: meta.RecoveryFreeze.Reason, Conditions: []v1.Condition{}}
 	if !ready {
 		out.NotReady = restrictedTexts[v1.ProblemUnavailable]
 	}
+	unknown := 0
 	for _, row := range x.vcs() {
 		vc := x.v.VCView(row)
+		unknown += vc.Unknown
 		out.VirtualClusters[string(vc.State)]++
 		if vc.Count.Starting+vc.Count.Running > 0 {
 			out.MinYield = min(out.MinYield, vc.Yield)
 		}
 	}
+	out.VMs = count(state.CountPhases(vms), unknown)
 	for _, row := range vms {
 		vm := x.v.VMView(row)
 		out.Allocated.CPU += vm.Allocation

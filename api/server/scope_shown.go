@@ -58,7 +58,7 @@ func (sc scope) askers(all []string) []string {
 var stateReasons = map[string]string{
 	"queued":   "there is no room for all of its VMs now; it starts once there is",
 	"starting": "its VMs are starting",
-	"degraded": "one of its VMs ended, or its yield is below its minimum: its VMs say which",
+	"degraded": "one of its VMs ended or cannot be asked, or its yield is below its minimum: its VMs say which",
 	"failed":   "none of its VMs runs: each says why",
 }
 

@@ -7,6 +7,7 @@ type VirtualClusterFile struct {
 	Spec    VirtualClusterSpec `json:"spec" doc:"The VC file. What its users left out is left out."`
 	Version int                `json:"version,omitempty" doc:"Number of this version in the history; left out where none is kept."`
 	Hidden  []string           `json:"hidden,omitempty" doc:"Fields that the role of the token may not read: cloud-init data may hold secrets."`
+	Base    string             `json:"base,omitempty" doc:"Names this version for the parameter base of applyVirtualCluster; left out where no versions are kept."`
 	ETag    string             `json:"etag" doc:"Version of the virtual cluster, for If-Match."`
 }
 
@@ -23,7 +24,7 @@ type FieldChange struct {
 	Field  string     `json:"field" doc:"As in groups[worker].cpu; groups[worker] is the group as a whole." example:"groups[worker].count"`
 	From   string     `json:"from,omitempty" doc:"What it was; left out where it was not given."`
 	To     string     `json:"to,omitempty" doc:"What it is to be; left out where it is not given any more."`
-	Effect string     `json:"effect" enum:"now,restart,start,kept" doc:"now: it holds at once, VMs run on. restart: running VMs must restart for it. start: VMs take it when they start next. kept: another changed it since the last file, and this file did not; it stays."`
+	Effect string     `json:"effect" enum:"now,restart,start,kept" doc:"now: it holds at once, VMs run on. restart: running VMs must restart for it. start: VMs take it when they start next. kept: it was changed since the last file, and this file did not change it; it stays."`
 	VMs    []VMEffect `json:"vms,omitempty" doc:"VMs that must restart for it."`
 }
 

@@ -18,7 +18,7 @@ type VirtualCluster struct {
 	ID             string    `json:"id" doc:"Id of the virtual cluster; never used again."`
 	Name           string    `json:"name" doc:"Name of the virtual cluster."`
 	Tenant         string    `json:"tenant,omitempty" doc:"Tenant that it belongs to. Left out of a list where the request names it, and of one object where it is the tenant default."`
-	State          string    `json:"state" enum:"queued,starting,running,stopping,stopped,degraded,failed,deleting" doc:"queued: not admitted yet. degraded: a VM ended by itself, or the yield is below minYield. failed: no VM runs and none will by itself."`
+	State          string    `json:"state" enum:"queued,starting,running,stopping,stopped,degraded,failed,deleting" doc:"queued: not admitted yet. degraded: a VM ended by itself, its host is out of reach, or the yield is below minYield. failed: no VM runs and none will by itself."`
 	Reason         string    `json:"reason,omitempty" doc:"Why it is queued, degraded or failed."`
 	MinYield       float64   `json:"minYield" doc:"Least yield it was promised."`
 	Yield          float64   `json:"yield" doc:"Its yield now: the least allocation / need of its VMs; 0 while none has an allocation."`
@@ -60,7 +60,8 @@ type Group struct {
 type VMCount struct {
 	Total    int `json:"total" doc:"All VMs."`
 	Starting int `json:"starting" doc:"VMs that start."`
-	Running  int `json:"running" doc:"VMs that run."`
+	Running  int `json:"running" doc:"VMs that run, by a host that reports."`
+	Unknown  int `json:"unknown" doc:"VMs that ran when their host last reported; it cannot be asked now."`
 	Stopping int `json:"stopping" doc:"VMs that stop."`
 	Stopped  int `json:"stopped" doc:"VMs that are stopped."`
 	Failed   int `json:"failed" doc:"VMs that failed."`

@@ -145,8 +145,15 @@ func termFault(term string) string {
 // ParseVCFile reads a VC file, YAML or JSON. It refuses what it does not know and fills
 // in no defaults. Its errors are *Invalid and name the field and the line.
 func ParseVCFile(doc []byte) (VirtualClusterSpec, error) {
-	if trimmed := bytes.TrimLeft(doc, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' {
+	if looksJSON(doc) {
 		return decode[VirtualClusterSpec](jsonTree(doc))
 	}
 	return decode[VirtualClusterSpec](yamlTree(doc))
+}
+
+// looksJSON: a brace, and then a quoted key or nothing of one. A bare key after it is YAML in flow style.
+func looksJSON(doc []byte) bool {
+	inside, is := bytes.CutPrefix(bytes.TrimLeft(doc, " \t\r\n"), []byte("{"))
+	inside = bytes.TrimLeft(inside, " \t\r\n")
+	return is && (len(inside) == 0 || inside[0] == '"' || inside[0] == '}')
 }

@@ -80,6 +80,7 @@ func TestVCFileRefuses(t *testing.T) {
 		{"CPU 1e400", strings.Replace(withGroup("count: 1"), "cpu: 1", "cpu: 1e400", 1), "groups[0].cpu", "", false},
 		{"CPU as text", strings.Replace(withGroup("count: 1"), "cpu: 1", `cpu: "1"`, 1), "groups[0].cpu", "must be a number", false},
 		{"CPU in hex", strings.Replace(withGroup("count: 1"), "cpu: 1", "cpu: 0x1", 1), "groups[0].cpu", "decimal", false},
+		{"an unknown field in flow style", "{name: a, colour: red, groups: [{name: w, cpu: 1, memory: 1GiB}]}", "colour", "", false},
 		{"NaN in JSON", `{"name":"a","groups":[{"name":"w","cpu":NaN,"memory":1}]}`, "groups[0].cpu", "not JSON", true},
 		{"a thousand million VMs", withGroup("count: 1000000000"), "groups[0].count", "1048576", false},
 		{"no VMs", withGroup("count: 0"), "groups[0].count", "from 1", false},

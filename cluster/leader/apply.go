@@ -16,6 +16,8 @@ type Apply struct {
 	Verb    string // apply (default), edit, rollback
 	Restart bool   // running VMs that must restart for it may
 	Force   bool   // overwrite what others changed since the last file
+	// Base is the id of the version that the file was made of. It takes the place of the last file if that is older. "": it is not known.
+	Base string `json:",omitempty"`
 	// OfTenant: the caller is of the VC's tenant. It neither sees nor writes rules that name hosts: those that groups have stay. It gives
 	// no priority above that which its tenant may give, or the VC has.
 	OfTenant bool
@@ -135,7 +137,7 @@ func changeOf(s *state.Snapshot, vc state.VC, mine state.VCSpec, how Apply) (*ch
 	if vc.Goal == state.GoalDelete {
 		return nil, &Busy{"virtual cluster " + vc.Name + " is being deleted"}
 	}
-	now, base := s.Written(vc)
+	now, base := s.Written(vc, how.Base)
 	if how.Verb != "apply" {
 		base = nil
 	}

@@ -54,6 +54,9 @@ func TestHypervisorOutOfReach(t *testing.T) {
 				t.Errorf("VM %s: phase %s, shown as %s", vm.Name, vm.Phase, v.VMView(vm).State)
 			}
 		}
+		if a := c.vc(v, "a"); a.State != state.VCDegraded || a.Unknown != 2 || a.Reason != "2 of its VMs are unknown: out of reach: h1" {
+			t.Errorf("virtual cluster %s, %d VMs unknown: %s", a.State, a.Unknown, a.Reason)
+		}
 		// What is asked meanwhile is accepted, and happens when the hypervisor is back.
 		r, err := c.Create(ctx, vc("b", 1, 1, 512*mib), leader.Call{})
 		if err != nil {
@@ -89,7 +92,7 @@ func TestStartFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		v := c.eventually("the operation fails", func(v *leader.View) bool { return v.Progress(r.Operation).State == state.OpFailed })
-		if p := v.Progress(r.Operation); !strings.Contains(p.Text, "no network of that name") {
+		if p := v.Progress(r.Operation); !strings.Contains(p.Text, "no network of that name") || !strings.Contains(p.Text, " on host h") || !strings.Contains(p.Text, "vcctl vc start a") {
 			t.Errorf("progress %+v, want the cause", p)
 		}
 		v = c.eventually("a has failed", func(v *leader.View) bool { return c.vc(v, "a").State == state.VCFailed })

@@ -170,3 +170,20 @@ func TestRuleOnAHostThatIsGone(t *testing.T) {
 		t.Errorf("an operator's file: %v", err)
 	}
 }
+
+// A file that leaves the image out is answered with the name of the default that is not there.
+func TestDefaultImageIsNotThere(t *testing.T) {
+	f, g := faults{}, state.Group{}
+	st := state.New()
+	entry, err := state.Encode(state.KindInit, time.Unix(0, 0), state.Init{ID: "c", Settings: state.Settings{OnFull: state.Queue, MaxVMs: 64, Image: "tiny"}})
+	if err == nil {
+		err = st.Apply(1, entry)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkBoot(&f, "groups[0].", st.Snapshot(), "a", &g)
+	if err := f.err(); err == nil || !strings.Contains(err.Error(), `groups[0].image: image "tiny" (the cluster's default) is not in the catalogue`) {
+		t.Error(err)
+	}
+}

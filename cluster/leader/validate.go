@@ -129,6 +129,10 @@ func checkBoot(f *faults, at string, s *state.Snapshot, vc string, g *state.Grou
 			f.add(at+"image", "", "is needed: the cluster has no default image (vcctl image list shows the catalogue)")
 			return
 		}
+		if _, known := s.ImageFor(tenant, g.Image); !known {
+			f.add(at+"image", g.Image, "image %q (the cluster's default) is not in the catalogue: name one that is with image: NAME (vcctl image list shows them), or add it with vcctl image add", clip(g.Image))
+			return
+		}
 	}
 	known := func(name string) (state.Image, bool) { return s.ImageFor(tenant, name) }
 	checkImage(f, at+"image", g.Image, known, state.DiskImage, state.KernelImage)
@@ -143,7 +147,7 @@ func checkImage(f *faults, field, name string, known func(string) (state.Image, 
 	}
 	img, ok := known(name)
 	if !ok {
-		f.add(field, name, "no image of that name in the catalogue (vcctl image list shows them)")
+		f.add(field, name, "image %q is not in the catalogue (vcctl image list shows what is)", clip(name))
 		return
 	}
 	if !slices.Contains(kinds, img.Kind) {

@@ -22,7 +22,7 @@ func recordVersion(ctx context.Context, s *state.Snapshot, a *admission.Answer, 
 
 // onSpec makes the change in a spec as a user wrote it. scaled is what it makes of the VC's row.
 func (by Scale) onSpec(s *state.Snapshot, vc, scaled state.VC) state.VCSpec {
-	spec, _ := s.Written(vc)
+	spec, _ := s.Written(vc, "")
 	spec = spec.Clone()
 	for i := range spec.Groups {
 		g := &spec.Groups[i]

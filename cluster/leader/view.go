@@ -3,6 +3,7 @@ package leader
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -151,10 +152,12 @@ type HostView struct {
 // VCView is a VC with its state and yield.
 type VCView struct {
 	state.VC
-	State  state.VCState
-	Yield  float64
-	Count  state.Count
-	Reason string
+	State state.VCState
+	Yield float64
+	Count state.Count
+	// Unknown is how many of Count.Running are on hosts that cannot report.
+	Unknown int
+	Reason  string
 	// StoppedAlone is how many of its VMs users have stopped one by one, StoppedBy who.
 	StoppedAlone int
 	StoppedBy    []string
@@ -192,7 +195,7 @@ func (v *View) VMView(vm state.VM) VMView {
 			out.Domain = i.Name
 		}
 	}
-	if (!live.Reach || v.leases[vm.Host].state == "over") && vm.Phase == state.Running {
+	if v.unreported(&vm) {
 		out.State = "unknown" // its host cannot report
 	}
 	s, ok := live.VMs[vm.ID]
@@ -205,6 +208,12 @@ func (v *View) VMView(vm state.VM) VMView {
 		out.State = s.State
 	}
 	return out
+}
+
+// unreported says whether a VM ran when its host last reported, and the host cannot report now.
+func (v *View) unreported(vm *state.VM) bool {
+	v.fill()
+	return vm.Phase == state.Running && (!v.live[vm.Host].Reach || v.leases[vm.Host].state == "over")
 }
 
 // HostView returns a host with its live figures.
@@ -255,7 +264,26 @@ func (v *View) HostView(h state.Host) HostView {
 // VCView returns a VC with its state and yield.
 func (v *View) VCView(vc state.VC) VCView {
 	meta, _ := v.Meta()
-	return viewOf(vc, v.VMsOf(vc.ID), meta.Settings.Rightsizing)
+	vms := v.VMsOf(vc.ID)
+	out := viewOf(vc, vms, meta.Settings.Rightsizing)
+	var silent []string // hosts that are out of reach
+	for i := range vms {
+		if !v.unreported(&vms[i]) {
+			continue
+		}
+		out.Unknown++
+		host := vms[i].Host
+		_, seen := v.live[host]
+		if (seen || v.leases[host].state == "over") && !slices.Contains(silent, host) {
+			silent = append(silent, host)
+		}
+	}
+	if out.State == state.VCRunning && len(silent) > 0 { // that no host has reported right after an election is no fault
+		slices.Sort(silent)
+		out.State = state.VCDegraded
+		out.Reason = fmt.Sprintf("%d of its VMs are unknown: out of reach: %s", out.Unknown, strings.Join(silent, ", "))
+	}
+	return out
 }
 
 // View returns the VC of a dry run as it would be.

@@ -191,7 +191,11 @@ func (s *Snapshot) runProgress(op Operation, vc VC, vms []VM, enacted func(strin
 		if vm.Goal == GoalDelete {
 			leaving++
 		} else if vm.Phase == Failed {
-			p.State, p.Text = OpFailed, fmt.Sprintf("VM %s: %s", vm.Name, vm.Reason)
+			on := ""
+			if vm.Host != "" {
+				on = " on host " + vm.Host
+			}
+			p.State, p.Text = OpFailed, fmt.Sprintf("VM %s%s: %s; once that is mended: vcctl vc start %s", vm.Name, on, vm.Reason, vc.Name)
 			return p
 		}
 		if enacted(vm.Host) < op.Index {

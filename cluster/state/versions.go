@@ -95,19 +95,22 @@ func (s *Snapshot) VersionsOf(vc string) []VCVersion {
 	return out
 }
 
-// Written returns the spec of a VC as it is in force, and the newest one that a user handed in as a file. applied is nil if none is
-// known.
-func (s *Snapshot) Written(vc VC) (now VCSpec, applied *VCSpec) {
+// Written returns the spec of a VC as it is in force, and the newest one that users know by a file: that which one handed in last, or
+// else the version named by its id seen, if it is newer. base is nil if none is known.
+func (s *Snapshot) Written(vc VC, seen string) (now VCSpec, base *VCSpec) {
 	versions := s.VersionsOf(vc.ID)
 	if len(versions) == 0 {
 		return SpecOf(vc), nil
 	}
 	for _, v := range versions {
-		if v.Applied {
-			applied = cmp.Or(v.File, &v.Spec)
+		switch {
+		case v.ID == seen:
+			base = &v.Spec
+		case v.Applied:
+			base = cmp.Or(v.File, &v.Spec)
 		}
 	}
-	return versions[len(versions)-1].Spec, applied
+	return versions[len(versions)-1].Spec, base
 }
 
 // ChangesSpec says whether operations of a kind change what is asked of a VC that there is.

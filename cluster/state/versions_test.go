@@ -36,7 +36,7 @@ func TestVersions(t *testing.T) {
 	k := small(t, 1)
 	k.must(t, state.KindPlan, planOf(k.Snapshot(), "a", 0.25, gib, "h1"))
 	vc, _ := k.Snapshot().VCNamed("a")
-	if now, applied := k.Snapshot().Written(vc); applied != nil || len(now.Groups) != 1 || now.Groups[0].Allocation != 0 {
+	if now, applied := k.Snapshot().Written(vc, ""); applied != nil || len(now.Groups) != 1 || now.Groups[0].Allocation != 0 {
 		t.Errorf("without versions: %+v, %+v", now, applied)
 	}
 	k.must(t, state.KindPlan, changed(k.Snapshot(), "a", 7, state.VersionPut{Verb: "apply", Applied: true, By: "ann"}))
@@ -47,8 +47,14 @@ func TestVersions(t *testing.T) {
 	if len(vs) != state.MaxVersions || vs[0].Number != 1 || !vs[0].Applied || vs[1].Number != 13 || vs[9].Number != 21 {
 		t.Errorf("kept %+v", vs)
 	}
-	if now, applied := k.Snapshot().Written(vc); now.Groups[0].Count != 27 || applied == nil || applied.Groups[0].Count != 7 {
+	if now, applied := k.Snapshot().Written(vc, ""); now.Groups[0].Count != 27 || applied == nil || applied.Groups[0].Count != 7 {
 		t.Errorf("written %+v, applied %+v", now, applied)
+	}
+	if _, base := k.Snapshot().Written(vc, vs[5].ID); base == nil || base.Groups[0].Count != vs[5].Spec.Groups[0].Count {
+		t.Errorf("a file of version %s is compared with %+v", vs[5].ID, base)
+	}
+	if _, base := k.Snapshot().Written(vc, "vc-other/000021"); base == nil || base.Groups[0].Count != 7 {
+		t.Errorf("a file of another virtual cluster is compared with %+v", base)
 	}
 	var saved bytes.Buffer
 	if err := k.Snapshot().Save(&saved); err != nil {

@@ -28,7 +28,8 @@ func (t *tool) applyCommands() []*cli.Command {
 			Description: "All or nothing, and refused like an admission (exit status 3). VMs that the change does not concern run on. A change that\n" +
 				"running VMs must restart for is refused, naming them, unless --restart is given.\n\n" +
 				"What others changed since the last file (`vc scale`, `vc edit`) stays where this file leaves it as the last one had it. A field\n" +
-				"that both changed is a conflict, which names it (exit status 5); --force takes the file's.\n\n" +
+				"that both changed is a conflict, which names it (exit status 5); --force takes the file's. A file of `vc get -o yaml` names its\n" +
+				"version in its first line, and is compared with that one if it is newer.\n\n" +
 				"Example: vcctl vc apply -f render.yaml --dry-run",
 			Flags: changeFlags(vcFileFlag, restartFlag, forceFlag),
 		},
@@ -70,6 +71,9 @@ func textOf(file v1.VirtualClusterFile) (yamlText, error) {
 		return "", err
 	}
 	var b strings.Builder
+	if file.Base != "" {
+		fmt.Fprintf(&b, "%s%s\n", baseComment, file.Base)
+	}
 	for _, f := range file.Hidden {
 		fmt.Fprintf(&b, "# %s is not shown to the role of your token\n", f)
 	}
@@ -77,17 +81,38 @@ func textOf(file v1.VirtualClusterFile) (yamlText, error) {
 	return yamlText(b.String()), nil
 }
 
-// file of the -f flag.
-func (c *call) file() (v1.VirtualClusterSpec, error) {
+// baseComment begins the line of a fetched file that names the version it was made of.
+const baseComment = "# vc apply compares this file with version "
+
+// baseOf a VC file is the version that the comments above its first field name; "" if they name none.
+func baseOf(doc []byte) string {
+	const maxLength = 64 // of the API's parameter
+	for line := range strings.Lines(string(doc)) {
+		base, is := strings.CutPrefix(strings.TrimSpace(line), baseComment)
+		if is && len(base) <= maxLength {
+			return base
+		}
+		if !strings.HasPrefix(line, "#") {
+			break
+		}
+	}
+	return ""
+}
+
+// file of the -f flag, and the version that it was made of.
+func (c *call) file() (spec v1.VirtualClusterSpec, base string, err error) {
 	if c.String("file") == "" {
-		return v1.VirtualClusterSpec{}, usage("%s: give the VC file with -f FILE, or -f - for standard input", c.Command.FullName())
+		return spec, "", usage("%s: give the VC file with -f FILE, or -f - for standard input", c.Command.FullName())
 	}
 	return c.t.readVC(c.String("file"))
 }
 
-// allowed are the options of a request by --restart and --force.
-func (c *call) allowed() []client.Option {
+// allowed are the options of a request by --restart, --force and the version that its file was made of.
+func (c *call) allowed(base string) []client.Option {
 	opts := c.opts
+	if base != "" {
+		opts = append(opts, client.Base(base))
+	}
 	if c.Bool("restart") {
 		opts = append(opts, client.Restart())
 	}
@@ -98,11 +123,11 @@ func (c *call) allowed() []client.Option {
 }
 
 func vcApply(c *call) error {
-	spec, err := c.file()
+	spec, base, err := c.file()
 	if err != nil {
 		return err
 	}
-	r, err := c.api.Apply(c.ctx, spec, c.allowed()...)
+	r, err := c.api.Apply(c.ctx, spec, c.allowed(base)...)
 	if err != nil {
 		return doing(err, "applying virtual cluster %s", fullName(c.tenant, spec.Name))
 	}
@@ -110,7 +135,7 @@ func vcApply(c *call) error {
 }
 
 func vcDiff(c *call) error {
-	spec, err := c.file()
+	spec, base, err := c.file()
 	if err != nil {
 		return err
 	}
@@ -120,7 +145,7 @@ func vcDiff(c *call) error {
 	if err != nil && !isNew {
 		return doing(err, "getting virtual cluster %s", name)
 	}
-	r, err := c.api.Apply(c.ctx, spec, append(c.allowed(), client.DryRun(), client.Restart())...)
+	r, err := c.api.Apply(c.ctx, spec, append(c.allowed(base), client.DryRun(), client.Restart())...)
 	if err != nil {
 		return doing(err, "comparing with virtual cluster %s", name)
 	}
@@ -153,7 +178,7 @@ func fieldsText(fields []v1.FieldChange) string {
 	if len(fields) == 0 {
 		return ""
 	}
-	effects := map[string]string{v1.EffectNow: "now", v1.EffectRestart: "restarts VMs", v1.EffectStart: "when its VMs start next", v1.EffectKept: "kept: another changed it"}
+	effects := map[string]string{v1.EffectNow: "now", v1.EffectRestart: "restarts VMs", v1.EffectStart: "when its VMs start next", v1.EffectKept: "kept: it changed since the last file"}
 	return tableOf("FIELD,FROM,TO,TAKES EFFECT", "", func(f v1.FieldChange) []string {
 		effect := effects[f.Effect]
 		return []string{f.Field, short(f.From), short(f.To), effect + equalReasons(f.VMs)}
@@ -224,7 +249,7 @@ func vcEdit(c *call) error {
 	if spec.Name != file.Spec.Name {
 		return kept(usage("a virtual cluster keeps its name, %s", file.Spec.Name))
 	}
-	r, err := c.api.Apply(c.ctx, spec, append(c.allowed(), client.Edit(), client.IfTag(file.ETag))...)
+	r, err := c.api.Apply(c.ctx, spec, append(c.allowed(""), client.Edit(), client.IfTag(file.ETag))...)
 	if err != nil {
 		return kept(doing(err, "changing virtual cluster %s", c.arg))
 	}

@@ -488,6 +488,9 @@ func hostConfirmEmpty(c *call) error {
 	if err := c.print(e, func(bool) string { return emptyText(e) }); err != nil || e.Empty {
 		return err
 	}
+	if len(e.VMs)+len(e.Unmanaged) == 0 { // right after an election
+		return failed(statusFailed, "it is not known yet whether host %s is empty: ask again in some seconds", c.name)
+	}
 	return failed(statusFailed, "host %s is not empty", c.name)
 }
 
@@ -503,7 +506,7 @@ func emptyText(e v1.HostEmpty) string {
 		b.WriteString(oneLine(vm) + " (unknown to the cluster)\n")
 	}
 	if b.Len() == 0 {
-		b.WriteString("Its hypervisor has not said what it runs.\n")
+		b.WriteString("Its hypervisor has not said yet what it runs.\n")
 	}
 	return b.String()
 }

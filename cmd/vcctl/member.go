@@ -354,7 +354,7 @@ func snapshotRestore(c *call) error {
 	}
 	if !c.Bool("yes") {
 		return c.print(s, func(bool) string {
-			return snapshotText(s) + "Nothing was changed. Say --yes to put it in force: what was changed since is forgotten. Name hosts that joined since with --wait-for.\n"
+			return snapshotText(s) + "Nothing was changed. Say --yes to put it in force, and --foreign too if it is of another cluster than `vcctl cluster status` names: what was changed since is forgotten. Name hosts that joined since with --wait-for.\n"
 		})
 	}
 	api, err := c.t.client(c.Context)

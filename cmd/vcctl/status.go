@@ -39,7 +39,7 @@ func tenantStatusText(s v1.ClusterStatus) string {
 }
 
 func vmCounts(n v1.VMCount) string {
-	return counts(map[string]int{"starting": n.Starting, "running": n.Running, "stopping": n.Stopping, "stopped": n.Stopped, "failed": n.Failed, "lost": n.Lost})
+	return counts(map[string]int{"starting": n.Starting, "running": n.Running, "unknown": n.Unknown, "stopping": n.Stopping, "stopped": n.Stopped, "failed": n.Failed, "lost": n.Lost})
 }
 
 func defaultsText(s v1.ClusterSettings) string {

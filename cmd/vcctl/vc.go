@@ -77,35 +77,34 @@ func (t *tool) vcCommand() *cli.Command {
 }
 
 // readVC reads a VC file from a path or, for "-", from standard input.
-func (t *tool) readVC(path string) (v1.VirtualClusterSpec, error) {
+func (t *tool) readVC(path string) (spec v1.VirtualClusterSpec, base string, err error) {
 	var in io.Reader = t.in
 	if path != "-" {
 		f, err := os.Open(path)
 		if err != nil {
-			return v1.VirtualClusterSpec{}, usage("read the VC file: %v", err)
+			return spec, "", usage("read the VC file: %v", err)
 		}
 		defer f.Close() //nolint:errcheck // only read
 		in = f
 	}
 	doc, err := io.ReadAll(io.LimitReader(in, v1.MaxBytes+1))
 	if err != nil {
-		return v1.VirtualClusterSpec{}, usage("read the VC file %s: %v", path, err)
+		return spec, "", usage("read the VC file %s: %v", path, err)
 	}
 	if len(doc) > v1.MaxBytes {
-		return v1.VirtualClusterSpec{}, usage("%s: a VC file has at most %d bytes", path, v1.MaxBytes)
+		return spec, "", usage("%s: a VC file has at most %d bytes", path, v1.MaxBytes)
 	}
-	spec, err := v1.ParseVCFile(doc)
-	if err != nil {
-		return spec, &failure{statusUsage, fmt.Errorf("%s: %w", path, err)}
+	if spec, err = v1.ParseVCFile(doc); err != nil {
+		return spec, "", &failure{statusUsage, fmt.Errorf("%s: %w", path, err)}
 	}
-	return spec, nil
+	return spec, baseOf(doc), nil
 }
 
 func vcCreate(c *call) error {
 	if c.String("file") == "" {
 		return usage("vc create: give the VC file with -f FILE, or -f - for standard input")
 	}
-	spec, err := c.t.readVC(c.String("file"))
+	spec, _, err := c.t.readVC(c.String("file"))
 	if err != nil {
 		return err
 	}
@@ -229,11 +228,20 @@ func vcCells(vc v1.VirtualCluster) []string {
 		memory += v1.Size(g.Count) * g.Memory
 		count += g.Count
 	}
-	idle := vc.VMs.Starting+vc.VMs.Running == 0
-	return []string{vc.Name, vc.State, seen(yield(vc.Yield), idle), yield(vc.MinYield), fmt.Sprintf("%d/%d", vc.VMs.Running, count),
+	idle := vc.VMs.Starting+vc.VMs.Running+vc.VMs.Unknown == 0
+	return []string{vc.Name, vc.State, seen(yield(vc.Yield), idle), yield(vc.MinYield), runningText(vc.VMs, count),
 		seen(cores(given), idle), cores(need), memory.Short(), ago(vc.CreatedAt),
 		strconv.Itoa(vc.Priority), vc.OnHostLoss, ofGroups(vc, imageOf), ofGroups(vc, func(g v1.Group) string { return diskText(g.Disk) }),
 		ofGroups(vc, func(g v1.Group) string { return g.Network }), ofGroups(vc, func(g v1.Group) string { return labelsText(g.Labels) }), stamp(vc.CreatedAt), vc.ID, vc.Reason}
+}
+
+// runningText is "3/5", or "3/5, 2 unknown".
+func runningText(c v1.VMCount, of int) string {
+	text := fmt.Sprintf("%d/%d", c.Running, of)
+	if c.Unknown > 0 {
+		text += fmt.Sprintf(", %d unknown", c.Unknown)
+	}
+	return text
 }
 
 // imageOf a group, or the kernel that it boots.
@@ -274,7 +282,7 @@ func vcGet(c *call) (any, view, error) {
 }
 
 func vcText(vc v1.VirtualCluster, vms []v1.VM, wide bool) string {
-	idle := vc.VMs.Starting+vc.VMs.Running == 0
+	idle := vc.VMs.Starting+vc.VMs.Running+vc.VMs.Unknown == 0
 	pairs := []string{"Name", vc.Name, "Tenant", vc.Tenant, "State", vc.State, "Reason", vc.Reason,
 		"Yield", seen(yield(vc.Yield), idle) + " (promised at least " + yield(vc.MinYield) + ")",
 		"Priority", strconv.Itoa(vc.Priority), "On host loss", vc.OnHostLoss,

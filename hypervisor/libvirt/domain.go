@@ -241,7 +241,7 @@ func (h *Host) checkHost(ctx context.Context, spec hypervisor.Spec) error {
 				continue
 			}
 			if info, err := os.Stat(f.path); errors.Is(err, os.ErrNotExist) {
-				return fmt.Errorf("%s: %w: %w", f.what, err, hypervisor.ErrInvalid)
+				return fmt.Errorf("%s: %w (an image's files must be on every host: copy it to this one): %w", f.what, err, hypervisor.ErrInvalid)
 			} else if err == nil && !info.Mode().IsRegular() {
 				return fmt.Errorf("%s: %s is no file: %w", f.what, f.path, hypervisor.ErrInvalid)
 			}

@@ -35,7 +35,7 @@ func (f *Fleet) Blockers(all []migration.Blocker) []Blocker {
 			case byRoutes:
 				x.Advice = append(x.Advice, "see "+Docs)
 			case byDisk:
-				x.Advice = append(x.Advice, "set moves.copyStorage of the cluster's settings, so that disks are copied")
+				x.Advice = append(x.Advice, "let moves copy disks: vcctl cluster settings set moves.copyStorage=true")
 			}
 		}
 		for _, a := range b.Advice {
