@@ -182,13 +182,13 @@ func TestFormsOfOperators(t *testing.T) {
 	tab.Clean()
 
 	tab.Go(c.page("h1", "/ui/images"))
-	tab.Fill(`input[name=tenant]`, "nothing")
-	tab.Fill(`input[name=name]`, "rescue")
-	tab.Fill(`input[name=file]`, "/images/rescue")
+	tab.Fill(`[aria-labelledby=add] input[name=tenant]`, "nothing")
+	tab.Fill(`[aria-labelledby=add] input[name=name]`, "rescue")
+	tab.Fill(`[aria-labelledby=add] input[name=file]`, "/images/rescue")
 	Eval[bool](tab, `(document.querySelector("select[name=kind]").value = "initrd") !== ""`)
 	tab.Press("Add")
 	tab.Until("a tenant that is not there", func() bool { return tab.Is(`document.querySelector("#problem") !== null`) })
-	tab.Fill(`input[name=tenant]`, "film")
+	tab.Fill(`[aria-labelledby=add] input[name=tenant]`, "film")
 	tab.Press("Add")
 	tab.has("the image of the tenant", "film/rescue")
 	if _, err := c.api.Images(t.Context(), client.OfTenant("film")); err != nil {
@@ -203,11 +203,11 @@ func TestFormsOfOperators(t *testing.T) {
 	tab.Clean()
 
 	tab.Go(c.page("h1", "/ui/audit"))
-	tab.has("what was done, and what was refused", "image", "settings", "ok", "refused")
-	tab.Fill(`select[name=outcome]`, "refused")
+	tab.has("what was done, and what failed", "addImage", "changeSettings", "ok", "failed 404")
+	tab.Fill(`select[name=outcome]`, "failed")
 	tab.Press("Show")
-	tab.Until("what was refused alone", func() bool {
-		return tab.Is(`location.search.includes("outcome=refused") && document.querySelectorAll("tbody .state").length > 0 && document.querySelectorAll("tbody .state.ok").length === 0`)
+	tab.Until("what failed alone", func() bool {
+		return tab.Is(`location.search.includes("outcome=failed") && document.querySelectorAll("tbody .state").length > 0 && document.querySelectorAll("tbody .state.ok").length === 0`)
 	})
 	tab.Clean()
 }
