@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -73,5 +74,39 @@ func TestChangeWithdrawsTrust(t *testing.T) {
 	}
 	if share := float64(back) / (10 * series); share < 0.95 {
 		t.Errorf("thirty steps after a change it counts as one for %.0f%% of the time", 100*(1-share))
+	}
+}
+
+// What comes soon after a gap is held against what followed from values that were filled in: it says nothing of a change.
+func TestGapIsNoChange(t *testing.T) {
+	w := NewWorkspace()
+	s := New(Options{Positive: true, Workspace: w})
+	wave := func(i int) float64 { return 0.5 + 0.3*math.Sin(float64(i)*math.Pi/10) }
+	const n = 290
+	for i := range n {
+		if err := s.Observe(int64(i), wave(i), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ok, why := s.Trusted(); !ok {
+		t.Fatal(why)
+	}
+	b, err := s.MarshalBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for gap := range 12 {
+		again, err := Restore(b, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at := n + gap; at < n+gap+5; at++ {
+			if err := again.Observe(int64(at), wave(at), false); err != nil {
+				t.Fatal(err)
+			}
+			if _, why := again.Trusted(); strings.Contains(why, "changed") {
+				t.Errorf("%d steps after a gap of %d: %s", at-n-gap, gap, why)
+			}
+		}
 	}
 }

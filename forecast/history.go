@@ -54,6 +54,16 @@ func (h *history) measured(k int) bool {
 	return h.known[i/64]&(1<<(i%64)) != 0
 }
 
+// whole says whether the newest n values were measured: models look back so far, and rely on no value that was filled in.
+func (h *history) whole(n int) bool {
+	for k := range min(n, h.size()) {
+		if !h.measured(k) {
+			return false
+		}
+	}
+	return true
+}
+
 // latest are the measured ones of the newest n values, newest first, in dst's memory.
 func (h *history) latest(dst []float64, n int) []float64 {
 	dst = dst[:0]

@@ -160,7 +160,7 @@ func (m *Mixture) learn(t int, y float64, censored bool) {
 			}
 			if row := m.conformal.stated(scoredCorrected[s], t); row != nil {
 				m.record[last].add(s, row, y)
-				if s == 0 { // others come late, or count one change many times
+				if s == 0 && m.h.whole(arWidth) { // others come late, or count one change many times
 					m.change.add(row, y)
 				}
 			}

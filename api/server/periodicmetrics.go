@@ -25,11 +25,8 @@ var (
 
 var periodicDescs = []*prometheus.Desc{descOccurrences, descDeadlines, descPeriodicRuns, descGranted, descGrants, descGrantedSeconds, descBorrowed, descBorrowedSeconds}
 
-// periodic sends how occurrences fare, once an owner has signed a job off.
+// periodic sends how occurrences fare.
 func (g gauges) periodic(v *leader.View) {
-	if !v.AnySignedOff() && !v.HasAgenda() {
-		return
-	}
 	ahead := map[state.OccurrenceState]int{state.Confirmed: 0, state.Degraded: 0, state.Reconfirmed: 0, state.RunningNow: 0}
 	for _, o := range v.Agenda() {
 		ahead[o.State]++

@@ -47,6 +47,8 @@ func kindNamed(text string) string {
 		return "virtual-cluster"
 	case "setting", "metric":
 		return text + "s"
+	case "statu":
+		return "status"
 	}
 	return text
 }

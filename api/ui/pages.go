@@ -14,7 +14,7 @@ import (
 )
 
 // window is how many rows of a long list a page has at first, and gets more of at a time.
-const window = 100
+const window = 200
 
 // rows is the part of a list that a page shows.
 type rows[T any] struct {

@@ -51,12 +51,12 @@ ended are in step again. All processes share this machine, so that much else on 
 			&cli.IntFlag{Name: "hosts-nice", Usage: "several servers: hosts, which have CPUs of their own elsewhere, run at a lower priority than servers and clients, by `N` of 19, under load (root only)"},
 			&cli.StringFlag{Name: "profile", Usage: "several servers: write profiles of the servers and the hosts to `DIR`"},
 			&cli.IntFlag{Name: "tenants", Usage: "several servers: the VMs that run throughout belong to `N` tenants; 0: to the tenant default"},
-			&cli.BoolFlag{Name: "hold", Usage: "measure nothing: print where the API and the dashboard answer, and with which token, as JSON once all VMs run, and keep the cluster until SIGINT; also with one server"},
+			&cli.BoolFlag{Name: "serve", Usage: "measure nothing: print where the API and the dashboard answer, and with which token, as JSON once all VMs run, and keep the cluster until SIGINT; also with one server"},
 			&cli.StringFlag{Name: "dir", Usage: "several servers: keep their files in `DIR`"},
 			&cli.BoolFlag{Name: "json", Usage: "several servers: print the figures as JSON"},
 		},
 		Action: func(c *cli.Context) error {
-			if c.Int("servers") > 1 || c.Bool("hold") {
+			if c.Int("servers") > 1 || c.Bool("serve") {
 				return many(c)
 			}
 			if c.Int("hosts") < 1 || c.Int("vms") < 1 || c.Int("largest") < 1 || c.Args().Present() {

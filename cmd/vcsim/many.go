@@ -50,12 +50,12 @@ func many(c *cli.Context) (err error) {
 		defer remove()
 		dir = made
 	}
-	ctx, hold := c.Context, (func(context.Context, manyhosts.Cluster) error)(nil)
-	if c.Bool("hold") {
+	ctx, serve := c.Context, (func(context.Context, manyhosts.Cluster) error)(nil)
+	if c.Bool("serve") {
 		var stop context.CancelFunc
 		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		hold = func(ctx context.Context, at manyhosts.Cluster) error {
+		serve = func(ctx context.Context, at manyhosts.Cluster) error {
 			err := json.NewEncoder(c.App.Writer).Encode(at)
 			if err == nil {
 				<-ctx.Done()
@@ -63,11 +63,11 @@ func many(c *cli.Context) (err error) {
 			return err
 		}
 	}
-	f, err := manyhosts.Run(ctx, manyhosts.Options{Hold: hold, Tenants: c.Int("tenants"), Dir: dir, Profile: c.String("profile"), Servers: c.Int("servers"), Hosts: c.Int("hosts"),
+	f, err := manyhosts.Run(ctx, manyhosts.Options{Serve: serve, Tenants: c.Int("tenants"), Dir: dir, Profile: c.String("profile"), Servers: c.Int("servers"), Hosts: c.Int("hosts"),
 		VMs: c.Int("vms"), Largest: c.Int("largest"), CPU: c.Float64("cpu"), Seed: c.Uint64("seed"), Steady: c.Duration("steady"), Rate: c.Float64("rate"),
 		During: c.Duration("during"), Life: c.Duration("life"), After: c.Duration("after"), Small: c.Int("small"), Clients: c.Int("clients"), SampleEvery: c.Duration("sample-every"), Nice: c.Int("hosts-nice"), Progress: os.Stderr})
 	switch {
-	case hold != nil:
+	case serve != nil:
 	case c.Bool("json"):
 		err = errors.Join(err, f.JSON(c.App.Writer))
 	default:

@@ -28,7 +28,7 @@ import (
 
 var (
 	scale   = flag.Bool("scale", false, "measure the dashboard of a large cluster: minutes, on a machine of its own")
-	scaleAt = flag.String("at", "", "with -scale: of the cluster that this `FILE` names, the output of vcsim cluster --hold, instead of a new one")
+	scaleAt = flag.String("at", "", "with -scale: of the cluster that this `FILE` names, the output of vcsim cluster --serve, instead of a new one")
 	scaleOf = flag.String("of", "1000,10000,200", "with -scale: of a new cluster of so many `HOSTS,VMS,TENANTS`")
 )
 
@@ -41,15 +41,15 @@ const (
 	maxHeap     = 150 << 20 // bytes after an hour of events
 )
 
-// held is a cluster that vcsim keeps.
-type held struct {
+// served is a cluster that vcsim keeps.
+type served struct {
 	Servers []string `json:"servers"`
 	Token   string   `json:"token"`
 	CAFile  string   `json:"caFile"`
 }
 
-// hold starts a cluster of three servers, each a process of its own, with simulated hosts; or takes the one that a file names.
-func hold(t *testing.T) (h held) {
+// serve starts a cluster of three servers, each a process of its own, with simulated hosts; or takes the one that a file names.
+func serve(t *testing.T) (h served) {
 	t.Helper()
 	if *scaleAt != "" {
 		text, err := os.ReadFile(*scaleAt)
@@ -67,7 +67,7 @@ func hold(t *testing.T) (h held) {
 	if _, err := fmt.Sscanf(*scaleOf, "%d,%d,%d", &hosts, &vms, &tenants); err != nil {
 		t.Fatalf("-of %s: %v", *scaleOf, err)
 	}
-	cmd := exec.CommandContext(t.Context(), program, "cluster", "--hold", "--servers", "3", "--largest", "20", "--dir", filepath.Join(dir, "cluster"),
+	cmd := exec.CommandContext(t.Context(), program, "cluster", "--serve", "--servers", "3", "--largest", "20", "--dir", filepath.Join(dir, "cluster"),
 		"--hosts", fmt.Sprint(hosts), "--vms", fmt.Sprint(vms), "--tenants", fmt.Sprint(tenants))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.Stderr, cmd.Dir = os.Stderr, dir
@@ -173,7 +173,7 @@ func TestScale(t *testing.T) {
 	if !*scale {
 		t.Skip("it takes minutes and measures time, which other tests beside it would change: -args -scale")
 	}
-	h := hold(t)
+	h := serve(t)
 	api, err := client.New(client.Config{Address: strings.Join(h.Servers, ","), Token: h.Token, CAFile: h.CAFile, Patience: 20 * time.Second})
 	must(t, err)
 	t.Cleanup(api.Close)
@@ -197,8 +197,8 @@ func TestScale(t *testing.T) {
 	page := "https://" + h.Servers[len(h.Servers)-1] // one that joined last, and does not lead
 	vmPages := []string{"/ui/new", "/ui/console/t1/" + vm.Name, "/ui/forecast/t1/" + vm.Name, "/ui/vms?q=" + vm.Name}
 	for _, c := range []struct {
-		who, token string
-		more       []string
+		role, token string
+		more        []string
 	}{
 		{"operator", h.Token, append([]string{"/ui/hosts/" + vm.Host, "/ui/virtual-clusters/t1/" + vm.VirtualCluster, "/ui/vms?from=9600"}, vmPages...)},
 		{"tenant", own.Token, append([]string{"/ui/virtual-clusters/" + vm.VirtualCluster}, vmPages...)},
@@ -208,7 +208,7 @@ func TestScale(t *testing.T) {
 		tab.Press("Log in")
 		tab.Until("the pages", func() bool { return tab.At() == "/ui/virtual-clusters" })
 		traffic := tab.Watch()
-		fmt.Printf("as %s\n| page | first visit, ms | later, median | later, slowest | requests, first | later | KiB, first | update, ms | DOM nodes |\n", c.who)
+		fmt.Printf("as %s\n| page | first visit, ms | later, median | later, slowest | requests, first | later | KiB, first | update, ms | DOM nodes |\n", c.role)
 		for _, path := range pagesOf(tab, c.more...) {
 			m := measure(tab, traffic, page, path, change)
 			fmt.Println(m)
@@ -232,7 +232,7 @@ func TestScaleHour(t *testing.T) {
 	if !*scale {
 		t.Skip("it takes minutes: -args -scale")
 	}
-	h := hold(t)
+	h := serve(t)
 	var sent atomic.Int64
 	at := replay(t, h, &sent)
 	b := Start(t, required, OverHTTP1)
@@ -266,7 +266,7 @@ func TestScaleHour(t *testing.T) {
 
 // replay stands before a server: all goes through but the stream, which has events as fast as they are replayed. It ends after an hour of
 // them, and then only stays open.
-func replay(t *testing.T, h held, sent *atomic.Int64) string {
+func replay(t *testing.T, h served, sent *atomic.Int64) string {
 	t.Helper()
 	behind, err := url.Parse("https://" + h.Servers[0])
 	must(t, err)

@@ -173,7 +173,7 @@ function show(page, part) {
   }
   morph(main, next);
   document.title = page.title;
-  if (!document.querySelector("header") && page.querySelector("header")) location.reload(); // the server can say now who is logged in
+  if (!document.querySelector("header") && page.querySelector("header")) location.reload(); // it has a menu now
   arm();
 }
 
@@ -233,7 +233,7 @@ function say(what) {
 
 // A stream that breaks is opened again after a wait that doubles up to 4 s, by chance from its half to all of it: the browsers of a server
 // that starts again do not all come at once. A stream that lasted 10 s begins anew.
-const stream = { held: false, waits: false, source: null, timer: 0, failures: 0, opened: 0 };
+const stream = { held: null, waits: false, source: null, timer: 0, failures: 0, opened: 0 };
 function follow() {
   const source = stream.source = new EventSource("/ui/stream");
   source.onopen = () => {
@@ -257,13 +257,15 @@ function hold(steal) {
   if (stream.held || (!steal && stream.waits)) return;
   stream.failures = 0;
   stream.waits ||= !steal;
+  const mine = {};
   navigator.locks.request("evenkeel stream", { steal }, () => {
     if (!steal) stream.waits = false;
-    stream.held = true;
+    stream.held = mine;
     follow();
     return new Promise(() => {});
-  }).catch(() => { // another tab is shown
-    stream.held = false; // its stream goes on until the other's is open
+  }).catch(() => { // another tab is shown, or this one asked twice
+    if (stream.held !== mine) return;
+    stream.held = null; // its stream goes on until the other's is open
     clearTimeout(stream.timer);
     hold(false);
   });

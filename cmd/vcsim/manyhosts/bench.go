@@ -47,8 +47,8 @@ type Options struct {
 	// real cluster hosts have CPUs of their own.
 	Nice     int
 	Progress io.Writer // what happens meanwhile, for people
-	// Hold, if set, is called instead of the measurements once all VMs run; the cluster ends when it returns.
-	Hold func(context.Context, Cluster) error
+	// Serve, if set, is called instead of the measurements once all VMs run; the cluster ends when it returns.
+	Serve func(context.Context, Cluster) error
 }
 
 // Cluster is what runs: where its API answers, and to whom.
@@ -99,9 +99,9 @@ func Run(ctx context.Context, o Options) (f *Measurements, err error) {
 		do   func(context.Context) error
 	}
 	steps := []step{{"servers", b.startServers}, {"hosts", b.startHosts}, {"fill", b.fill}}
-	if o.Hold != nil {
-		steps = append(steps, step{"hold", func(ctx context.Context) error {
-			return o.Hold(ctx, Cluster{Servers: b.addresses(), Token: b.token, CAFile: b.caFile()})
+	if o.Serve != nil {
+		steps = append(steps, step{"serve", func(ctx context.Context) error {
+			return o.Serve(ctx, Cluster{Servers: b.addresses(), Token: b.token, CAFile: b.caFile()})
 		}})
 	} else {
 		steps = append(steps, step{"steady state", b.steady}, step{"load", b.load}, step{"rest", b.rest}, step{"restarts", b.restarts})
