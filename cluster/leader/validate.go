@@ -147,7 +147,7 @@ func checkImage(f *faults, field, name string, known func(string) (state.Image, 
 	}
 	img, ok := known(name)
 	if !ok {
-		f.add(field, name, "image %q is not in the catalogue (vcctl image list shows what is)", clip(name))
+		f.add(field, name, "no image of that name in the catalogue (vcctl image list shows them)")
 		return
 	}
 	if !slices.Contains(kinds, img.Kind) {

@@ -295,7 +295,7 @@ func (p *page) filled(t *testing.T, args []string) []string {
 			a = "render"
 		case a == "ca.pem":
 			a = p.CAFile()
-		case a == "FILE", a == "token" && i > 0, i > 0 && strings.Contains(a, ".") && slices.Contains([]string{"-f", "--token-file", "--cacert", "save", "history"}, args[i-1]):
+		case a == "FILE", a == "token" && i > 0, i > 0 && strings.Contains(a, ".") && slices.Contains([]string{"-f", "--token-file", "--cacert", "save", "restore", "history"}, args[i-1]):
 			a = filepath.Join(p.dir, a)
 		}
 		out = append(out, a)
