@@ -94,7 +94,7 @@ func (t *tool) finish(err error) int {
 		t.explain(p)
 	}
 	if t.unconfigured && errors.Is(err, client.ErrUnreachable) {
-		t.say("vcctl knows no cluster here, so it asked this machine: copy ~/.config/evenkeel from a host where vcctl works, or set EVENKEEL_ADDRESS, EVENKEEL_CACERT and EVENKEEL_TOKEN.\n")
+		t.say("vcctl knows no cluster here, so it asked this machine: copy ~/.config/evenkeel from a host where vcctl works, or give --address, --cacert and --token-file (vcctl config set-context keeps them).\n")
 	}
 	if status == statusUsage && p == nil {
 		var doc *v1.Invalid
