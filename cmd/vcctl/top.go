@@ -19,7 +19,7 @@ func (t *tool) topCommand() *cli.Command {
 	return &cli.Command{
 		Name: "top", Usage: "hosts and VMs with need, allocation, yield and use, live", ArgsUsage: " ", Action: t.action(top),
 		Description: "Refreshes every second on a terminal; q or ^C leaves. With --once, with -o json or yaml, or where the output\n" +
-			"is no terminal, it prints one look and ends. Virtual clusters and VMs are those of all tenants, or of --tenant.\n\nExample: vcctl top --once",
+			"is no terminal, it prints one look and ends. Virtual clusters and VMs are those of all tenants, or of --tenant.\nA token of a tenant sees its own, and its quota in place of the hosts.\n\nExample: vcctl top --once",
 		Flags: []cli.Flag{&cli.BoolFlag{Name: "once", Usage: "print one look and end"}},
 	}
 }
@@ -40,8 +40,12 @@ func takeLook(ctx context.Context, api *client.Client, tenant string) (look, err
 	if l.Status, err = api.Status(ctx); err != nil {
 		return l, err
 	}
-	if l.Hosts, err = api.Hosts(ctx); err != nil {
-		return l, err
+	if q := l.Status.Quota; q == nil {
+		if l.Hosts, err = api.Hosts(ctx); err != nil {
+			return l, err
+		}
+	} else if tenant == client.AllTenants { // it sees itself, and no hosts
+		tenant = q.Tenant
 	}
 	vcs := func(of client.Option) ([]v1.VirtualCluster, error) { return api.VirtualClusters(ctx, of) }
 	vms := func(of client.Option) ([]v1.VM, error) { return api.VMs(ctx, "", "", of) }
@@ -64,10 +68,14 @@ func (l look) text(wide bool) string {
 	for i := range vcs {
 		vcs[i].Name = fullName(vcs[i].Tenant, vcs[i].Name)
 	}
+	below := moving + vcTable.text(vcs, wide) + "\n" + vmTable.text(withFullNames(l.VMs), wide)
+	if l.Status.Quota != nil {
+		return tenantStatusText(l.Status) + "\n" + below
+	}
 	return "Minimum yield " + yield(l.Status.MinYield) + "   CPU " + cores(l.Status.Allocated.CPU) + " given of " + cores(l.Status.Allowance.CPU) +
 		", " + cores(l.Status.Used.CPU) + " used   memory " + l.Status.Allocated.Memory.Short() + " given of " + l.Status.Allowance.Memory.Short() +
 		"   virtual clusters: " + counts(l.Status.VirtualClusters) + "\n\n" +
-		hostTable.text(l.Hosts, wide) + "\n" + moving + vcTable.text(vcs, wide) + "\n" + vmTable.text(withFullNames(l.VMs), wide)
+		hostTable.text(l.Hosts, wide) + "\n" + below
 }
 
 func top(c *call) error {
