@@ -21,9 +21,12 @@ import (
 const (
 	tagEvent       = "Events"
 	heartbeatEvery = 15 * time.Second
-	streamWrite    = 30 * time.Second // for one write to a stream
-	streamEnd      = time.Second      // for the last ones, once the request has ended
-	eventsAtOnce   = 500
+	// leaderLookEvery is how often a stream asks whether its server hears from the leader. Two looks in a row end it: an election is
+	// often over before.
+	leaderLookEvery = 2 * time.Second
+	streamWrite     = 30 * time.Second // for one write to a stream
+	streamEnd       = time.Second      // for the last ones, once the request has ended
+	eventsAtOnce    = 500
 )
 
 type eventsInput struct {
@@ -112,7 +115,7 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 		}
 		return &huma.StreamResponse{Body: func(hctx huma.Context) {
 			r, w := humago.Unwrap(hctx)
-			s.stream(r.Context(), w, x, filter, after)
+			s.stream(r.Context(), w, x, filter, after, in.Consistency == "stale")
 		}}, nil
 	}
 	list := v1.EventList{Items: x.events(filter, after, !given, in.Limit), Last: last}
@@ -137,8 +140,9 @@ func position(in *eventsInput) (after uint64, given bool, err error) {
 	return after, true, nil
 }
 
-// stream sends the events after a number that a filter wants until the client or the server ends.
-func (s *Server) stream(ctx context.Context, w http.ResponseWriter, x scopedView, filter state.EventFilter, after uint64) {
+// stream sends the events after a number that a filter wants until the client or the server ends. It ends as well when the server has
+// not heard from the leader for a while, unless stale: silence must not look like a cluster in which nothing happens.
+func (s *Server) stream(ctx context.Context, w http.ResponseWriter, x scopedView, filter state.EventFilter, after uint64, stale bool) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
@@ -154,7 +158,9 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, x scopedView
 	at := x.eventAt(after)
 	beat := time.NewTicker(heartbeatEvery)
 	defer beat.Stop()
-	for out.err == nil {
+	look := time.NewTicker(leaderLookEvery)
+	defer look.Stop()
+	for unheard := 0; out.err == nil; {
 		var err error
 		if x.v, err = s.cluster.View(ctx, true); err != nil { // events come in the order of the log wherever they are read
 			return
@@ -189,6 +195,14 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, x scopedView
 		case <-changed:
 		case <-beat.C:
 			out.comment("still here")
+		case <-look.C:
+			if unheard++; stale || s.knowsRights() {
+				unheard = 0
+			}
+			if unheard > 1 {
+				out.comment("this server has not heard from the leader")
+				return
+			}
 		case <-s.draining:
 			return
 		case <-ctx.Done():

@@ -270,10 +270,8 @@ function hold(steal) {
     hold(false);
   });
 }
-// A page that could not be made asks again until it is.
-if ("retry" in main.dataset) {
-  const asking = setInterval(() => { if ("retry" in main.dataset) look(); else clearInterval(asking); }, 2000);
-}
+// A page that could not be made asks again until it is, also one that comes in the place of another.
+setInterval(() => { if ("retry" in main.dataset) look(); }, 2000);
 if (document.querySelector("header")) {
   hold(!document.hidden);
   document.addEventListener("visibilitychange", () => {
