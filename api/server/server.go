@@ -101,7 +101,8 @@ type Server struct {
 	buffers *buffers
 	live    liveRequests
 	rates   rates
-	probes  rates // of tenants: see probeRate
+	probes  rates           // of tenants: see probeRate
+	dryRuns map[string]bool // the routes that have one
 	verbs   verbs
 	reads   repeated // that are audited
 	denied  repeated // requests that failed, by token
@@ -170,7 +171,7 @@ func New(c Cluster, o Options) *Server {
 	if o.Members != nil {
 		s.registerMembers(api)
 	}
-	s.verbs = verbsOf(api.OpenAPI())
+	s.verbs, s.dryRuns = verbsOf(api.OpenAPI()), dryRunsOf(api.OpenAPI())
 	describeSizes(api.OpenAPI())
 	describeRoles(api.OpenAPI())
 	description := sync.OnceValues(func() ([]byte, error) { return json.Marshal(api.OpenAPI()) })
