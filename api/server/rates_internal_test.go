@@ -147,3 +147,25 @@ func TestTooManyDryRuns(t *testing.T) {
 		ask("the third one then", one, probe, false)
 	})
 }
+
+// Without a limit on requests that on dry runs stays, and a smaller limit bounds them, too.
+func TestDryRunsAreBoundedAtEachRate(t *testing.T) {
+	for rate, want := range map[float64]int{0: probeRate * burst, 1: burst, DefaultRate: probeRate * burst} {
+		synctest.Test(t, func(t *testing.T) {
+			k := &keyring{}
+			text, row := NewToken()
+			row.Name, row.Role, row.Tenant = "a", state.RoleEditor, "film"
+			k.put(row)
+			s := New(k, Options{Members: seat{leads: true}, Logger: slog.New(slog.DiscardHandler), Rate: rate})
+			got := 0
+			for range 10 * probeRate * burst {
+				if through, _, _, _ := asked(s, "POST", "/v1/virtual-clusters?dryRun=true", "Bearer "+text); through {
+					got++
+				}
+			}
+			if got != want {
+				t.Errorf("requestRate %g: %d dry runs at once, want %d", rate, got, want)
+			}
+		})
+	}
+}

@@ -127,7 +127,10 @@ func New(c Cluster, o Options) *Server {
 	}
 	s := &Server{cluster: c, opts: o, log: o.Logger, mux: &recordingMux{}, buffers: newBuffers(), draining: make(chan struct{}), tokenWaits: make(chan struct{}, maxTokenWait)}
 	s.live.ended = s.endOf
-	s.rates.perSecond, s.probes.perSecond = o.Rate, min(o.Rate, probeRate)
+	s.rates.perSecond, s.probes.perSecond = o.Rate, probeRate
+	if o.Rate > 0 {
+		s.probes.perSecond = min(o.Rate, probeRate)
+	}
 	s.metrics = newMetrics(s)
 
 	config := huma.DefaultConfig("Evenkeel", o.Version)
