@@ -78,6 +78,16 @@ func mayAdd(row state.Member, now time.Time) error {
 	return nil
 }
 
+// mayRenewNow says whether a member may be asked to renew its certificate: half of the places in its row stay for the renewals that come
+// due by themselves.
+func mayRenewNow(row state.Member, now time.Time) error {
+	if n := row.Certificates(now); n >= state.MaxSerials/2 {
+		return fmt.Errorf("member %s has %d certificates that have not expired, of %d at most: half of those are for the renewals that it makes by itself; wait until one expires, or let the member in again, which revokes them (vcctl cluster join-token --for %s): %w",
+			row.Name, n, state.MaxSerials, row.Name, leader.ErrConflict)
+	}
+	return nil
+}
+
 // Renew implements transport.Issuer: the same identity, another key or a longer life. serial is that of the certificate that the
 // connection showed.
 func (m *Member) Renew(ctx context.Context, id pki.Identity, serial string, request []byte) (transport.Certificate, error) {
@@ -245,6 +255,9 @@ func (m *Member) RenewCertificate(ctx context.Context, name string) (transport.R
 	row, ok := m.State.Snapshot().Member(name)
 	if !ok {
 		return transport.Renewed{}, fmt.Errorf("member %s: %w", name, leader.ErrNotFound)
+	}
+	if err := mayRenewNow(row, time.Now()); err != nil {
+		return transport.Renewed{}, err
 	}
 	var out transport.Renewed
 	var err error

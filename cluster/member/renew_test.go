@@ -50,6 +50,28 @@ func TestMayRenew(t *testing.T) {
 	}
 }
 
+// Renewals by command leave half of the places to those that come due by themselves.
+func TestMayRenewNow(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	row := state.Member{Name: "h1"}
+	for i := range 20 {
+		row.Serials = append(row.Serials, state.Serial{Number: fmt.Sprintf("over%d", i), Until: now.Add(-time.Hour)})
+	}
+	asked := 0
+	for ; mayRenewNow(row, now) == nil && asked < 100; asked++ {
+		row.Serials = append(row.Serials, state.Serial{Number: fmt.Sprint(asked), Until: now.Add(time.Hour)})
+	}
+	if err := mayRenewNow(row, now); asked != 8 || !errors.Is(err, leader.ErrConflict) {
+		t.Errorf("%d by command, then %v", asked, err)
+	}
+	for own := 0; own < 8; own++ {
+		if err := mayAdd(row, now); err != nil {
+			t.Fatalf("renewal %d that is due: %v", own, err)
+		}
+		row.Serials = append(row.Serials, state.Serial{Number: fmt.Sprint("own", own), Until: now.Add(time.Hour)})
+	}
+}
+
 // Three at once, so that lost answers can be asked for again, and then one in ten minutes, for each member by itself.
 func TestRenewalsAreBounded(t *testing.T) {
 	var r renewals

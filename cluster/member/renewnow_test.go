@@ -2,10 +2,13 @@ package member_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"evenkeel/cluster/leader"
+	"evenkeel/cluster/state"
 	"evenkeel/hypervisor"
 )
 
@@ -57,6 +60,27 @@ func TestRenewNow(t *testing.T) {
 		}
 		if now := serials("h3"); len(now) != before {
 			t.Errorf("a member that is down has %v", now)
+		}
+	})
+}
+
+// A member that has half of the certificates that its row may hold is not asked.
+func TestRenewNowLeavesPlaces(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, s *site) {
+		l := s.first()
+		row := func() state.Member {
+			m, _ := l.State.Snapshot().Member("h1")
+			return m
+		}
+		s.eventually("the certificate is recorded", func() bool { return len(row().Serials) == 1 })
+		for i := range state.MaxSerials/2 - 1 {
+			serial := state.Serial{Number: fmt.Sprintf("%032x", i), Until: time.Now().Add(time.Hour)}
+			if err := l.Propose(t.Context(), state.KindCertificate, state.Certificate{Member: "h1", Serial: serial}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := l.RenewCertificate(t.Context(), "h1"); !errors.Is(err, leader.ErrConflict) || len(row().Serials) != state.MaxSerials/2 {
+			t.Errorf("%v, %d certificates", err, len(row().Serials))
 		}
 	})
 }
