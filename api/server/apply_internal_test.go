@@ -2,9 +2,12 @@ package server
 
 import (
 	"errors"
+	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
+	"evenkeel/api/v1"
 	"evenkeel/cluster/leader"
 )
 
@@ -31,5 +34,13 @@ func TestLabelFieldsAsWritten(t *testing.T) {
 				t.Errorf("the cluster's own error became %v", was)
 			}
 		}
+	}
+}
+
+// A merge allows as many labels as a file may have.
+func TestMaxLabelsIsThatOfFiles(t *testing.T) {
+	f, _ := reflect.TypeFor[v1.GroupSpec]().FieldByName("Labels")
+	if got := f.Tag.Get("maxProperties"); got != strconv.Itoa(leader.MaxLabels) {
+		t.Errorf("a file may have %s labels, a merge %d", got, leader.MaxLabels)
 	}
 }
