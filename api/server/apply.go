@@ -207,7 +207,7 @@ func fileOf(name string, spec state.VCSpec) v1.VirtualClusterSpec {
 func (x scopedView) fieldChanges(in []leader.FieldChange) []v1.FieldChange {
 	var out []v1.FieldChange
 	for _, f := range in {
-		to := v1.FieldChange{Field: f.Field, From: x.termsText(f.Field, f.From), To: x.termsText(f.Field, f.To), Effect: f.Effect}
+		to := v1.FieldChange{Field: fieldOut(f.Field), From: x.termsText(f.Field, f.From), To: x.termsText(f.Field, f.To), Effect: f.Effect}
 		for _, vm := range f.VMs {
 			_, name := x.names(vm.VM)
 			why := x.text(vm.Why)
@@ -224,7 +224,7 @@ func (x scopedView) fieldChanges(in []leader.FieldChange) []v1.FieldChange {
 	return out
 }
 
-// conflicts are an error with the values of its fields as the tenant wrote them; another error stays as it is.
+// conflicts are an error with its fields and their values as the tenant wrote them; another error stays as it is.
 func (x scopedView) conflicts(err error) error {
 	var in *leader.Conflicts
 	if !errors.As(err, &in) {
@@ -234,8 +234,18 @@ func (x scopedView) conflicts(err error) error {
 	for i := range out.Fields {
 		f := &out.Fields[i]
 		f.Was, f.Now, f.Mine = x.termsText(f.Field, f.Was), x.termsText(f.Field, f.Now), x.termsText(f.Field, f.Mine)
+		f.Field = fieldOut(f.Field)
 	}
 	return out
+}
+
+// fieldOut is the name of a field as the tenant wrote it: a label as a field of its own has its tenant's mark in the cluster.
+func fieldOut(field string) string {
+	if before, rest, marked := strings.Cut(field, labelMark); marked {
+		_, after, _ := strings.Cut(rest, "]")
+		return before + "]" + after
+	}
+	return field
 }
 
 // termsText is the text of labels or terms of affinity as the tenant wrote them; that of another field as it is.

@@ -185,7 +185,7 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 		ctx := context.WithValue(r.Context(), principalKey{}, principal)
 		ctx = asks(ctx, audit.Actor{ID: principal.actor(), Name: principal.Name, Tenant: principal.Tenant, Client: r.RemoteAddr, Request: requestID(ctx)})
 		r = r.WithContext(ctx)
-		if p := s.tooFast(ctx, principal, dryRun(r), time.Now()); p != nil && !principal.File {
+		if p := s.tooFast(ctx, principal, time.Now()); p != nil && !principal.File {
 			s.refuseBody(w, r, p)
 			return
 		}
@@ -195,6 +195,10 @@ func (s *Server) authenticate(next http.Handler) http.Handler {
 		}
 		if !may(principal.Role, route) {
 			s.refuseBody(w, r, forbidden(principal, route))
+			return
+		}
+		if p := s.tooManyDryRuns(ctx, principal, route, r, time.Now()); p != nil {
+			s.refuseBody(w, r, p)
 			return
 		}
 		next.ServeHTTP(w, r)

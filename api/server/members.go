@@ -61,7 +61,9 @@ func (s *Server) registerMembers(api huma.API) {
 	change(api, http.MethodPost, route{"renewCertificate", "/v1/cluster/members/{name}/certificate", tagMembers, "Renew a certificate",
 		"Has the member renew its certificate now, without a restart. Its older ones are good until they expire. The cluster gives a member three at once, then one in ten minutes."}, http.StatusOK, nil,
 		func(ctx context.Context, in *struct{ NameParam }) (*answerOf[v1.Certificate], error) {
-			got, err := s.opts.Members.RenewCertificate(ctx, in.Name)
+			bounded, cancel := context.WithTimeout(ctx, requestTimeout)
+			defer cancel()
+			got, err := s.opts.Members.RenewCertificate(bounded, in.Name)
 			if err != nil {
 				return nil, s.fail(ctx, err)
 			}

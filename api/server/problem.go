@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -136,11 +135,6 @@ func (s *Server) fail(ctx context.Context, err error) error {
 		s.log.ErrorContext(ctx, "request failed", "request", requestID(ctx), "error", err)
 	}
 	if tenant := principalOf(ctx).of(); tenant != "" {
-		if p.Type == v1.ProblemRefused {
-			if over := s.tooManyProbes(tenant, time.Now()); over != nil {
-				return over
-			}
-		}
 		p = restricted(p, tenant)
 	}
 	return p

@@ -3,9 +3,12 @@ package server
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"evenkeel/cluster/transport"
 )
@@ -15,8 +18,8 @@ const (
 	DefaultRate = 500
 	// burst is how many seconds' worth of requests a principal may send at once.
 	burst = 10
-	// probeRate is how many requests in a second a server answers all tokens of one tenant that show whether something fits now and change
-	// nothing: dry runs, and refusals for want of room. Without a bound a tenant could follow how much room others leave by bisection.
+	// probeRate is how many dry runs in a second a server answers all tokens of one tenant. They show whether something fits now and change
+	// nothing: the bound slows bisection for how much room others leave. Requests that are carried out, or refused, are not in it.
 	probeRate = 2
 	// maxBuckets is when buckets that are full are dropped: they say nothing.
 	maxBuckets = 10_000
@@ -83,24 +86,33 @@ func (r *rates) prune(now time.Time) {
 
 // tooFast is the answer to a principal that has sent too many requests; nil if it has not. A request that another server forwards was
 // counted there.
-func (s *Server) tooFast(ctx context.Context, p *principal, dry bool, now time.Time) *problem {
-	switch {
-	case transport.ForwardedBy(ctx) != "":
-		return nil
-	case !s.rates.take(p.ID, now):
+func (s *Server) tooFast(ctx context.Context, p *principal, now time.Time) *problem {
+	if transport.ForwardedBy(ctx) == "" && !s.rates.take(p.ID, now) {
 		return tooMany("%s sends more than %g requests a second to this server (requestRate in vcd.yaml): send fewer", p.label(), s.rates.perSecond)
-	case dry && p.of() != "":
-		return s.tooManyProbes(p.of(), now)
 	}
 	return nil
 }
 
-// tooManyProbes is the answer to a tenant that has asked too often what fits; nil if it has not.
-func (s *Server) tooManyProbes(tenant string, now time.Time) *problem {
-	if s.probes.take(tenant, now) {
+// tooManyDryRuns is the answer to a tenant that has asked for too many dry runs; nil if it has not. It counts the requests of those alone
+// that may use the route.
+func (s *Server) tooManyDryRuns(ctx context.Context, p *principal, route string, r *http.Request, now time.Time) *problem {
+	if p.of() == "" || transport.ForwardedBy(ctx) != "" || !s.dryRuns[route] || !dryRun(r) || s.probes.take(p.of(), now) {
 		return nil
 	}
-	return tooMany("tenant %s makes more than %g dry runs and refused requests a second on this server: send fewer, or let it wait (onFull: queue)", tenant, s.probes.perSecond)
+	return tooMany("tenant %s asks for more than %g dry runs a second on this server: send fewer", p.of(), s.probes.perSecond)
+}
+
+// dryRunsOf the API are the routes that take dryRun. None of them reads.
+func dryRunsOf(doc *huma.OpenAPI) map[string]bool {
+	out := map[string]bool{}
+	for path, item := range doc.Paths {
+		for method, op := range map[string]*huma.Operation{http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodPatch: item.Patch, http.MethodDelete: item.Delete} {
+			if op != nil && slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == "dryRun" }) {
+				out[method+" "+path] = true
+			}
+		}
+	}
+	return out
 }
 
 // dryRun says whether a request asks for a dry run.

@@ -89,24 +89,32 @@ func TestTooManyRequests(t *testing.T) {
 	})
 }
 
-// Dry runs of a tenant are bounded for all its tokens together, and refusals for want of room take from the same bucket; other requests,
-// other tenants and roles of the cluster go on.
+// Dry runs of a tenant are bounded for all its tokens together; other requests, other tenants and roles of the cluster go on. What a
+// viewer sends, and dryRun where there is none, takes nothing from the tenant. A request that is refused for want of room stays refused.
 func TestTooManyDryRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &keyring{}
-		of := func(tenant string) string {
+		of := func(tenant string, role state.Role) string {
 			text, row := NewToken()
-			row.Name, row.Role, row.Tenant = "a", state.RoleEditor, tenant
+			row.Name, row.Role, row.Tenant = "a", role, tenant
 			k.put(row)
 			return "Bearer " + text
 		}
-		one, two, other, operator := of("film"), of("film"), of("acme"), "Bearer "+k.add("o", state.RoleOperator, time.Time{})
+		one, two, other, operator := of("film", state.RoleEditor), of("film", state.RoleEditor), of("acme", state.RoleEditor), "Bearer "+k.add("o", state.RoleOperator, time.Time{})
 		s := New(k, Options{Members: seat{leads: true}, Logger: slog.New(slog.DiscardHandler), Rate: 500})
 		const probe = "/v1/virtual-clusters?dryRun=true"
 		ask := func(what, token, path string, want bool) {
 			t.Helper()
 			if through, _, _, w := asked(s, "POST", path, token); through != want || !want && w.Code != 429 {
 				t.Errorf("%s: through %v, %d %s", what, through, w.Code, w.Body)
+			}
+		}
+		viewer := of("film", state.RoleViewer)
+		for range 3 * probeRate * burst {
+			for _, r := range [][2]string{{"GET", "/v1/vms?dryRun=1"}, {"HEAD", "/v1/vms?dryRun=1"}, {"GET", "/v1/nothing?dryRun=1"}, {"POST", probe}, {"POST", "/v1/hosts/h1/cordon?dryRun=1"}, {"POST", "/v1/vms/a/start?dryRun=1"}} {
+				if _, _, _, w := asked(s, r[0], r[1], viewer); w.Code == 429 {
+					t.Fatalf("a viewer's %s %s: %s", r[0], r[1], w.Body)
+				}
 			}
 		}
 		for i := range probeRate * burst {
@@ -127,7 +135,7 @@ func TestTooManyDryRuns(t *testing.T) {
 			}
 			return p.Type
 		}
-		if got := refused(); got != v1.ProblemTooMany {
+		if got := refused(); got != v1.ProblemRefused {
 			t.Errorf("a refusal beyond the bound: %s", got)
 		}
 		time.Sleep(time.Second) // sleep: in the bubble, for the bucket to fill
@@ -135,6 +143,29 @@ func TestTooManyDryRuns(t *testing.T) {
 			t.Errorf("a refusal a second later: %s", got)
 		}
 		ask("a second later", one, probe, true)
-		ask("the second one then", one, probe, false)
+		ask("the second one then", one, probe, true)
+		ask("the third one then", one, probe, false)
 	})
+}
+
+// Without a limit on requests that on dry runs stays, and a smaller limit bounds them, too.
+func TestDryRunsAreBoundedAtEachRate(t *testing.T) {
+	for rate, want := range map[float64]int{0: probeRate * burst, 1: burst, DefaultRate: probeRate * burst} {
+		synctest.Test(t, func(t *testing.T) {
+			k := &keyring{}
+			text, row := NewToken()
+			row.Name, row.Role, row.Tenant = "a", state.RoleEditor, "film"
+			k.put(row)
+			s := New(k, Options{Members: seat{leads: true}, Logger: slog.New(slog.DiscardHandler), Rate: rate})
+			got := 0
+			for range 10 * probeRate * burst {
+				if through, _, _, _ := asked(s, "POST", "/v1/virtual-clusters?dryRun=true", "Bearer "+text); through {
+					got++
+				}
+			}
+			if got != want {
+				t.Errorf("requestRate %g: %d dry runs at once, want %d", rate, got, want)
+			}
+		})
+	}
 }

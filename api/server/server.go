@@ -101,7 +101,8 @@ type Server struct {
 	buffers *buffers
 	live    liveRequests
 	rates   rates
-	probes  rates // of tenants: see probeRate
+	probes  rates           // of tenants: see probeRate
+	dryRuns map[string]bool // the routes that have one
 	verbs   verbs
 	reads   repeated // that are audited
 	denied  repeated // requests that failed, by token
@@ -126,7 +127,10 @@ func New(c Cluster, o Options) *Server {
 	}
 	s := &Server{cluster: c, opts: o, log: o.Logger, mux: &recordingMux{}, buffers: newBuffers(), draining: make(chan struct{}), tokenWaits: make(chan struct{}, maxTokenWait)}
 	s.live.ended = s.endOf
-	s.rates.perSecond, s.probes.perSecond = o.Rate, min(o.Rate, probeRate)
+	s.rates.perSecond, s.probes.perSecond = o.Rate, probeRate
+	if o.Rate > 0 {
+		s.probes.perSecond = min(o.Rate, probeRate)
+	}
 	s.metrics = newMetrics(s)
 
 	config := huma.DefaultConfig("Evenkeel", o.Version)
@@ -170,7 +174,7 @@ func New(c Cluster, o Options) *Server {
 	if o.Members != nil {
 		s.registerMembers(api)
 	}
-	s.verbs = verbsOf(api.OpenAPI())
+	s.verbs, s.dryRuns = verbsOf(api.OpenAPI()), dryRunsOf(api.OpenAPI())
 	describeSizes(api.OpenAPI())
 	describeRoles(api.OpenAPI())
 	description := sync.OnceValues(func() ([]byte, error) { return json.Marshal(api.OpenAPI()) })

@@ -39,7 +39,11 @@ func readSettings(v *visit) (settingsData, error) {
 	v.Title = "Settings"
 	var d settingsData
 	defaults := v.ui.Defaults.Rows()
+	ofTenant := s.Moves == (v1.MoveSettings{}) // its answer has neither placement, moves nor rightsizing
 	for i, row := range s.Rows() {
+		if of, _, _ := strings.Cut(row.Name, "."); ofTenant && slices.Contains([]string{"placement", "moves", "rightsizing"}, of) {
+			continue
+		}
 		d.Rows = append(d.Rows, settingRow{row, defaults[i].Value}) // the rows follow from the type
 	}
 	return d, err

@@ -110,6 +110,9 @@ func TestRoutesOfRoles(t *testing.T) {
 				}
 			}
 		}
+		if resp, text := v.get("/ui/settings"); resp.StatusCode != http.StatusOK || !strings.Contains(text, "<code>maxVMs</code>") || strings.Contains(text, "<code>moves.") || strings.Contains(text, "<code>rightsizing.") || strings.Contains(text, "<code>placement") {
+			t.Errorf("%s, settings that the tenant was not sent, or not those that it was: %s %s", role, resp.Status, text)
+		}
 		field := ui.FormToken(made.Token)
 		before, beforeFilm := state(ofOther...), state(ofFilm...)
 		for _, pattern := range ui.Routes() {

@@ -91,6 +91,15 @@ func merge(base *state.VCSpec, now, mine state.VCSpec, force bool) (out state.VC
 	if len(m.conflicts) > 0 {
 		return out, nil, &Conflicts{m.conflicts}
 	}
+	var f faults
+	for i := range out.Groups {
+		if n := len(out.Groups[i].Labels); n > MaxLabels {
+			f.add(fmt.Sprintf("groups[%s].labels", out.Groups[i].Name), nil, "are %d with those that others added since the last file was applied, and at most %d are allowed: remove some, or overwrite with --force", n, MaxLabels)
+		}
+	}
+	if err := f.err(); err != nil {
+		return out, nil, err
+	}
 	return out, m.kept, nil
 }
 

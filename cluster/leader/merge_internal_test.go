@@ -2,6 +2,7 @@ package leader
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -125,6 +126,28 @@ func TestMergeLabels(t *testing.T) {
 			rt.Fatalf("the file's own labels became %v", file.Groups[0].Labels)
 		}
 	})
+}
+
+// Two files that are within the limit of labels may not make one that is not. By force the file is taken as it is.
+func TestMergeBoundsLabels(t *testing.T) {
+	with := func(prefix string, n int) state.VCSpec {
+		labels := map[string]string{}
+		for i := range n {
+			labels[fmt.Sprint(prefix, i)] = "x"
+		}
+		return state.VCSpec{MinYield: -1, Groups: []state.Group{{Name: "g", Count: 1, CPU: 1, Memory: 1 << 30, Labels: labels}}}
+	}
+	base := with("", 0)
+	for n, ok := range map[int]bool{MaxLabels - 40: true, MaxLabels - 39: false} {
+		got, _, err := merge(&base, with("a", n), with("b", 40), false)
+		var invalid *Invalid
+		if errors.As(err, &invalid) == ok || ok && len(got.Groups[0].Labels) != MaxLabels {
+			t.Errorf("%d and 40 labels: %v, %d", n, err, len(got.Groups[0].Labels))
+		}
+		if _, _, err := merge(&base, with("a", n), with("b", 40), true); err != nil {
+			t.Errorf("%d and 40 labels, by force: %v", n, err)
+		}
+	}
 }
 
 func names[T any](in []T, of func(T) string) (out []string) {

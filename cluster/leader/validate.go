@@ -17,6 +17,8 @@ const (
 	maxVCPUs  = 1024
 	maxMemory = 1 << 46 // bytes, of its memory and of its disk: 64 TiB
 	minCPU    = 0.001   // cores; a host's scheduler cannot give less
+	// MaxLabels of one group: that of a VC file (labels of v1.GroupSpec), also for what a merge makes of two.
+	MaxLabels = 64
 )
 
 // faults collects the faults of a request.

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -74,6 +75,16 @@ func mayRenew(row state.Member, id pki.Identity, serial string, revoked bool, no
 func mayAdd(row state.Member, now time.Time) error {
 	if row.Certificates(now) >= state.MaxSerials {
 		return fmt.Errorf("member %s has %d certificates that have not ended: remove it and let it join again, or wait until one ends: %w", row.Name, state.MaxSerials, leader.ErrConflict)
+	}
+	return nil
+}
+
+// mayRenewNow says whether a member may be asked to renew its certificate: half of the places in its row stay for the renewals that come
+// due by themselves.
+func mayRenewNow(row state.Member, now time.Time) error {
+	if n := row.Certificates(now); n >= state.MaxSerials/2 {
+		return fmt.Errorf("member %s has %d certificates that have not expired, of %d at most: half of those are for the renewals that it makes by itself; wait until one expires, or let the member in again, which revokes them (vcctl cluster join-token --for %s): %w",
+			row.Name, n, state.MaxSerials, row.Name, leader.ErrConflict)
 	}
 	return nil
 }
@@ -246,6 +257,9 @@ func (m *Member) RenewCertificate(ctx context.Context, name string) (transport.R
 	if !ok {
 		return transport.Renewed{}, fmt.Errorf("member %s: %w", name, leader.ErrNotFound)
 	}
+	if err := mayRenewNow(row, time.Now()); err != nil {
+		return transport.Renewed{}, err
+	}
 	var out transport.Renewed
 	var err error
 	if name == m.identity.Name {
@@ -256,16 +270,25 @@ func (m *Member) RenewCertificate(ctx context.Context, name string) (transport.R
 	said, detail := transport.AnswerOf(err)
 	switch {
 	case err == nil:
-		return out, nil
+		now, _ := m.State.Snapshot().Member(name)
+		return renewed(row, now, out)
 	case errors.Is(err, transport.ErrOwnPKI):
 		return out, fmt.Errorf("member %s: %w: %w", name, transport.ErrOwnPKI, leader.ErrConflict)
-	case said == transport.Busy:
+	case said == transport.Busy, said == transport.Conflict:
 		return out, fmt.Errorf("%s: %w", detail, leader.ErrConflict)
 	}
 	return out, &noRenewal{name, err}
 }
 
-// noRenewal says that a member was not reached, or could not renew its certificate now.
+// renewed is the new certificate that a member says it has, as its row has it now. before is its row before it was asked.
+func renewed(before, now state.Member, said transport.Renewed) (transport.Renewed, error) {
+	if i := slices.IndexFunc(now.Serials, func(s state.Serial) bool { return s.Number == said.Serial }); i >= 0 && !before.Has(said.Serial) {
+		return transport.Renewed{Serial: said.Serial, Until: now.Serials[i].Until}, nil
+	}
+	return transport.Renewed{}, &noRenewal{before.Name, errors.New("it names a certificate that this server does not know as a new one of that member")}
+}
+
+// noRenewal says that a member did not answer with a new certificate. It may have one: an answer can be lost, to it or from it.
 type noRenewal struct {
 	member string
 	err    error
@@ -273,7 +296,7 @@ type noRenewal struct {
 
 // Error implements error.
 func (e *noRenewal) Error() string {
-	return fmt.Sprintf("member %s keeps the certificate that it has: %v", e.member, e.err)
+	return fmt.Sprintf("member %s did not confirm that it renewed its certificate: %v; it is not known whether it has a new one: see vcctl cluster certificates list", e.member, e.err)
 }
 
 // Unwrap gives the cause.
@@ -305,7 +328,7 @@ func (m *Member) atServer(f func(address string) error) error {
 		if transport.Shut(err) {
 			m.isShut()
 		}
-		failed = errors.Join(failed, err)
+		failed = errors.Join(err, failed) // AnswerOf is that of the last one
 		if said, _ := transport.AnswerOf(err); said != transport.NoAnswer && said != transport.Leaderless {
 			break // the leader has spoken: another server would ask it once more
 		}

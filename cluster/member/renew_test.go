@@ -3,6 +3,8 @@ package member
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"evenkeel/cluster/pki"
 	"evenkeel/cluster/state"
 	"evenkeel/cluster/transport"
+	"evenkeel/hypervisor"
 )
 
 func TestMayRenew(t *testing.T) {
@@ -46,6 +49,45 @@ func TestMayRenew(t *testing.T) {
 	} {
 		if err := mayRenew(c.row, id, c.serial, c.revoked, now); !errors.Is(err, c.want) || c.want == nil && err != nil {
 			t.Errorf("%s: %v, want %v", c.what, err, c.want)
+		}
+	}
+}
+
+// Renewals by command leave half of the places to those that come due by themselves.
+func TestMayRenewNow(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	row := state.Member{Name: "h1"}
+	for i := range 20 {
+		row.Serials = append(row.Serials, state.Serial{Number: fmt.Sprintf("over%d", i), Until: now.Add(-time.Hour)})
+	}
+	asked := 0
+	for ; mayRenewNow(row, now) == nil && asked < 100; asked++ {
+		row.Serials = append(row.Serials, state.Serial{Number: fmt.Sprint(asked), Until: now.Add(time.Hour)})
+	}
+	if err := mayRenewNow(row, now); asked != 8 || !errors.Is(err, leader.ErrConflict) {
+		t.Errorf("%d by command, then %v", asked, err)
+	}
+	for own := 0; own < 8; own++ {
+		if err := mayAdd(row, now); err != nil {
+			t.Fatalf("renewal %d that is due: %v", own, err)
+		}
+		row.Serials = append(row.Serials, state.Serial{Number: fmt.Sprint("own", own), Until: now.Add(time.Hour)})
+	}
+}
+
+// What a member says of its new certificate is believed only as far as its row has it.
+func TestRenewedIsInTheRow(t *testing.T) {
+	now := time.Unix(1_000_000, 0)
+	before := state.Member{Name: "h1", Serials: []state.Serial{{Number: "old", Until: now}}}
+	after := before
+	after.Serials = append(slices.Clone(before.Serials), state.Serial{Number: "new", Until: now.Add(time.Hour)})
+	for said, want := range map[string]bool{"new": true, "old": false, "other": false, "": false} {
+		got, err := renewed(before, after, transport.Renewed{Serial: said, Until: now.Add(1000 * time.Hour)})
+		switch {
+		case want && (err != nil || got != transport.Renewed{Serial: said, Until: now.Add(time.Hour)}):
+			t.Errorf("%q: %+v, %v", said, got, err)
+		case !want && (!errors.Is(err, hypervisor.ErrUnavailable) || got != transport.Renewed{} || !strings.Contains(err.Error(), "vcctl cluster certificates list")):
+			t.Errorf("%q: %+v, %v", said, got, err)
 		}
 	}
 }

@@ -2,10 +2,14 @@ package member_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"evenkeel/cluster/leader"
+	"evenkeel/cluster/state"
+	"evenkeel/cluster/transport"
 	"evenkeel/hypervisor"
 )
 
@@ -52,11 +56,54 @@ func TestRenewNow(t *testing.T) {
 		}
 		before := len(serials("h3"))
 		s.stop("h3")
-		if _, err := l.RenewCertificate(t.Context(), "h3"); !errors.Is(err, hypervisor.ErrUnavailable) {
+		if _, err := l.RenewCertificate(t.Context(), "h3"); !errors.Is(err, hypervisor.ErrUnavailable) || !strings.Contains(err.Error(), "not known whether it has a new one: see vcctl cluster certificates list") {
 			t.Errorf("a member that is down: %v", err)
 		}
 		if now := serials("h3"); len(now) != before {
 			t.Errorf("a member that is down has %v", now)
+		}
+	})
+}
+
+// A member that has half of the certificates that its row may hold is not asked.
+func TestRenewNowLeavesPlaces(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, s *site) {
+		l := s.first()
+		row := func() state.Member {
+			m, _ := l.State.Snapshot().Member("h1")
+			return m
+		}
+		s.eventually("the certificate is recorded", func() bool { return len(row().Serials) == 1 })
+		for i := range state.MaxSerials/2 - 1 {
+			serial := state.Serial{Number: fmt.Sprintf("%032x", i), Until: time.Now().Add(time.Hour)}
+			if err := l.Propose(t.Context(), state.KindCertificate, state.Certificate{Member: "h1", Serial: serial}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := l.RenewCertificate(t.Context(), "h1"); !errors.Is(err, leader.ErrConflict) || len(row().Serials) != state.MaxSerials/2 {
+			t.Errorf("%v, %d certificates", err, len(row().Serials))
+		}
+	})
+}
+
+// A member whose row is full is refused by the leader for good: the operator gets a conflict, not an answer that asks to try again.
+func TestRenewNowOfAFullRow(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, s *site) {
+		l := s.first()
+		s.join("h2", false)
+		s.eventually("two hosts report", func() bool { return s.ready() == 2 })
+		for i := range state.MaxSerials {
+			serial := state.Serial{Number: fmt.Sprintf("%032x", i), Until: time.Now().Add(time.Hour)}
+			if row, _ := l.State.Snapshot().Member("h2"); len(row.Serials) == state.MaxSerials {
+				break
+			}
+			if err := l.Propose(t.Context(), state.KindCertificate, state.Certificate{Member: "h2", Serial: serial}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := s.up["h2"].RenewNow(t.Context())
+		if said, detail := transport.AnswerOf(err); said != transport.Conflict || !strings.Contains(detail, "16 certificates") {
+			t.Errorf("%v", err)
 		}
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/coder/websocket"
 
 	"evenkeel/cluster/pki"
+	"evenkeel/cluster/state"
 )
 
 // forwarding serves an API on the public side of a member that hands everything on to an address.
@@ -231,10 +232,13 @@ func TestForwardLosesTheAnswer(t *testing.T) {
 type issuer struct {
 	ca     *pki.CA
 	serial string // of the certificate that is renewed
+	err    error  // of each renewal
 }
 
 func (i *issuer) Renew(_ context.Context, id pki.Identity, serial string, request []byte) (Certificate, error) {
-	i.serial = serial
+	if i.serial = serial; i.err != nil {
+		return Certificate{}, i.err
+	}
 	key, err := pki.KeyOfRequest(request)
 	if err != nil {
 		return Certificate{}, fmt.Errorf("%w: %w", ErrRefused, err)
@@ -294,6 +298,36 @@ func TestRenewCertificate(t *testing.T) {
 	}
 	if _, err := client.RenewCertificate(ctx, second.at, []byte("x")); !errors.Is(err, ErrRefused) {
 		t.Errorf("no request: %v", err)
+	}
+}
+
+// The leader's refusals of a certificate reach the server that asked the member for the renewal: as things are, or too many. Another
+// failure may be tried again.
+func TestRenewNowRefused(t *testing.T) {
+	s := newSite(t)
+	is := &issuer{ca: s.ca}
+	lead := s.member("s1", true, false, PeersOptions{Issuer: is, Lead: func() Leading { return Leading{Here: true, Term: 1} }})
+	var member *member
+	text, _ := request(t)
+	member = s.member("h1", false, true, PeersOptions{RenewNow: func(ctx context.Context) (Renewed, error) {
+		_, err := member.client.RenewCertificate(ctx, lead.at, text)
+		return Renewed{}, err
+	}})
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
+	defer cancel()
+	for _, c := range []struct {
+		err  error
+		want Answer
+	}{
+		{fmt.Errorf("16 certificates: %w", state.ErrConflict), Conflict},
+		{fmt.Errorf("three at once: %w", ErrThrottled), Busy},
+		{errors.New("the disk is full"), NoAnswer},
+	} {
+		is.err = c.err
+		_, err := lead.client.RenewNow(ctx, member.at, "h1")
+		if said, detail := AnswerOf(err); err == nil || said != c.want || said != NoAnswer && !strings.Contains(detail, c.err.Error()) {
+			t.Errorf("%v: %v, %v", c.err, said, err)
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/audit"
 	"evenkeel/cluster/pki"
+	"evenkeel/cluster/state"
 )
 
 // Times and sizes of calls between members.
@@ -315,7 +316,7 @@ func (p *Peers) certificate(w http.ResponseWriter, r *http.Request) {
 	caller := callerOf(r.Context())
 	if ask.Chain != "" {
 		if err := p.o.Issuer.Record(r.Context(), caller.Identity, caller.Serial, []byte(ask.Chain)); err != nil {
-			p.fail(w, r, fmt.Errorf("record the certificate of %s: %w", caller.Identity, err))
+			p.failCertificate(w, r, fmt.Errorf("record the certificate of %s: %w", caller.Identity, err))
 			return
 		}
 		p.answer(w, r, struct{}{})
@@ -323,10 +324,19 @@ func (p *Peers) certificate(w http.ResponseWriter, r *http.Request) {
 	}
 	cert, err := p.o.Issuer.Renew(r.Context(), caller.Identity, caller.Serial, []byte(ask.Request))
 	if err != nil {
-		p.fail(w, r, fmt.Errorf("renew the certificate of %s: %w", caller.Identity, err))
+		p.failCertificate(w, r, fmt.Errorf("renew the certificate of %s: %w", caller.Identity, err))
 		return
 	}
 	p.answer(w, r, cert)
+}
+
+// failCertificate is fail, and says with its status that the leader will not do it as things are.
+func (p *Peers) failCertificate(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() == nil && errors.Is(err, state.ErrConflict) {
+		refuse(w, http.StatusConflict, kindConflict, "%v", err)
+		return
+	}
+	p.fail(w, r, err)
 }
 
 // certificateRequest is the body of a renewal of a certificate.

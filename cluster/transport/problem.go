@@ -41,6 +41,7 @@ const (
 	kindTooLarge   = problemPrefix + "too-large"
 	kindUpgrade    = problemPrefix + "upgrade-required"
 	kindInternal   = problemPrefix + "internal"
+	kindConflict   = problemPrefix + "conflict"
 	kindNoLeader   = problemPrefix + "no-leader"
 	kindElsewhere  = problemPrefix + "elsewhere"
 	kindOutOfReach = problemPrefix + "unavailable"
@@ -136,6 +137,7 @@ var titles = map[string]string{
 	kindTooLarge:   "The request is too large",
 	kindUpgrade:    "An upgrade of the connection is needed",
 	kindInternal:   "The member failed",
+	kindConflict:   "Not as things are now",
 	kindNoLeader:   "No leader",
 	kindElsewhere:  "Another server leads",
 	kindOutOfReach: "Out of reach",

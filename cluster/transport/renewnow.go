@@ -27,6 +27,8 @@ func (p *Peers) renewNow(w http.ResponseWriter, r *http.Request) {
 		p.answer(w, r, out)
 	case errors.Is(err, ErrOwnPKI):
 		refuse(w, http.StatusConflict, kindOwnPKI, "%v", err)
+	case said == Conflict:
+		refuse(w, http.StatusConflict, kindConflict, "%s", detail)
 	case said == Busy:
 		refuse(w, http.StatusTooManyRequests, kindThrottled, "%s", detail)
 	default:
@@ -35,7 +37,7 @@ func (p *Peers) renewNow(w http.ResponseWriter, r *http.Request) {
 }
 
 // RenewNow has the member of that name renew its certificate. The error is ErrOwnPKI if it cannot. AnswerOf is Busy if it got too many
-// lately.
+// lately, and Conflict if the leader gives it none.
 func (c *Client) RenewNow(ctx context.Context, address, name string) (Renewed, error) {
 	t := newTransport(c.dialer, ProtocolPeer, pki.Want{Name: name})
 	t.DisableKeepAlives = true

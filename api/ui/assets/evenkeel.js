@@ -289,7 +289,7 @@ document.addEventListener("input", (e) => {
   const form = e.target.closest("form");
   if (!form) return;
   clearTimeout(typing);
-  typing = setTimeout(() => ("search" in form.dataset ? search(form) : "check" in form.dataset && check(form)), 400);
+  typing = setTimeout(() => ("search" in form.dataset ? search(form) : "check" in form.dataset && check(form)), "check" in form.dataset ? 1000 : 400);
 });
 
 async function search(form) {
@@ -307,8 +307,10 @@ async function search(form) {
   scrollTo(0, Math.min(scrollY, first.offsetTop));
 }
 
-// check shows what a form would do. Where no server leads it is asked again, until the form is another.
-async function check(form) {
+// check shows what a form would do. Where no server leads, or the tenant makes too many dry runs, it is asked again until the form is
+// another: after 2 s, which is longer than any Retry-After, and then after twice as long, at most maxTries times.
+const maxTries = 5;
+async function check(form, tries = 0) {
   const body = new URLSearchParams(new FormData(form));
   body.set("dry", "1");
   const mine = ++checks;
@@ -317,7 +319,12 @@ async function check(form) {
   const found = page.querySelector("#problem, #dry");
   found?.removeAttribute("id"); // the page may have one
   form.querySelector("[data-answer]").replaceChildren(...(found ? [found] : []));
-  if (found?.matches("[data-retry]")) setTimeout(() => { if (mine === checks) check(form); }, 2000);
+  if (!found?.matches("[data-retry]")) return;
+  const wait = 2 ** (tries + 1); // s
+  const said = document.createElement("p");
+  said.textContent = tries < maxTries ? `It is checked again in ${wait} s.` : "It is not checked again until the form changes.";
+  found.append(said);
+  if (tries < maxTries) setTimeout(() => { if (mine === checks) check(form, tries + 1); }, wait * 1000);
 }
 
 // A file of the user's becomes the text of a form.
