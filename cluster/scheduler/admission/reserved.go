@@ -89,16 +89,16 @@ const maxTriedBesideAgenda = 64
 // fit in what no slot ahead needs (fits), and those that end before and may have the room until then.
 func besideAgenda(s *state.Snapshot, queue []state.VC, env placement.Env, fits []string) []string {
 	var first, others []string
-	short := 0
+	short, head := 0, env.WaitingHead(s)
 	for i := range queue {
 		vc := &queue[i]
 		_, claims := placement.Claim(s, vc, env.Now)
 		switch {
 		case claims:
 			first = append(first, vc.ID)
-		case slices.Contains(fits, vc.ID), env.Head != nil && env.Head.VC == vc.ID:
+		case slices.Contains(fits, vc.ID), head != nil && head.VC == vc.ID:
 			others = append(others, vc.ID)
-		case (placement.StaysFor(vc) < placement.Horizon || env.Head != nil && env.KeptForHead(s, vc) == nil) && short < maxTriedBesideAgenda:
+		case (placement.StaysFor(vc) < placement.Horizon || head != nil && env.KeptForHead(s, vc) == nil) && short < maxTriedBesideAgenda:
 			short++
 			others = append(others, vc.ID)
 		}

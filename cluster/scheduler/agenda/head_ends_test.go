@@ -1,6 +1,8 @@
 package agenda_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,4 +66,55 @@ func TestHeadAsksForWhatIsKnown(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, head, err)
 		}
 	}
+}
+
+// Behind a head of the queue, one that fits and leaves the head its room starts, however many before it do not fit. Room of a head that is
+// gone, or that is long past its time, is nobody's.
+func TestQueueBehindHead(t *testing.T) {
+	c := scheduling.NewCluster(t, "h1", "h2")
+	runs := scheduling.VC("runs", 0.5, scheduling.Group(2, 1, 5*scheduling.GiB))
+	runs.Duration = 3600
+	c.Create(runs)
+	c.Run()
+	c.Create(scheduling.VC("first", 0.5, scheduling.Group(2, 1, 6*scheduling.GiB)))
+	for i := range 70 {
+		vc := scheduling.VC(fmt.Sprintf("w%d-x", i), 0.5, scheduling.Group(1, 1, 7*scheduling.GiB))
+		vc.Duration = 300
+		c.Create(vc)
+	}
+	env := c.Env()
+	var err error
+	if env.Head, err = agenda.First(c.Snapshot(), admission.Queue(c.Snapshot()), env); err != nil || env.Head == nil {
+		t.Fatalf("%+v, %v", env.Head, err)
+	}
+	early := env
+	now := *env.Head
+	now.At = env.Now
+	early.Head = &now
+	for name, duration := range map[string]int64{"small": 300, "long": 0} {
+		vc := scheduling.VC(name, 0.5, scheduling.Group(1, 0.1, 2*scheduling.GiB))
+		vc.ID, vc.Duration = c.ID(), duration
+		a := admission.Create(c.Snapshot(), vc, early)
+		if !a.Queued {
+			t.Fatalf("%s does not wait: %+v", name, a.Decision)
+		}
+		c.Must(state.KindPlan, a.Plan)
+	}
+	admits := func(what string, env placement.Env, want ...string) {
+		t.Helper()
+		ids := admission.Fitting(c.Snapshot(), env)
+		for _, name := range []string{"small", "long"} {
+			vc := c.Named(name)
+			if got := slices.Contains(ids, vc.ID) && admission.Admit(c.Snapshot(), vc.ID, env) != nil; got != slices.Contains(want, name) {
+				t.Errorf("%s: %s is admitted: %v", what, name, got)
+			}
+		}
+	}
+	admits("with a head", env, "small")
+	past := env
+	past.Now = env.Head.At.Add(5 * time.Minute)
+	admits("past its time", past, "small", "long")
+	first := c.Named("first")
+	c.Must(state.KindPlan, admission.Stop(c.Snapshot(), first, env).Plan)
+	admits("stopped", env, "small", "long")
 }

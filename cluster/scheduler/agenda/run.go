@@ -81,6 +81,7 @@ func (r *Runner) Run(ctx context.Context) {
 func (r *Runner) round(ctx context.Context) error {
 	s := r.o.Snapshot()
 	if meta, ok := s.Meta(); !r.o.Leads() || !ok || meta.RecoveryFreeze.On() || !s.KeepsRuns() {
+		r.head.Store(nil)
 		return nil
 	}
 	now := r.o.Now().UTC()
