@@ -44,6 +44,15 @@ func (p *problem) admitBeside(s *state.Snapshot, vc *state.VC, wanted []state.VM
 	return p.admitUnreserved(reserved, kept, wanted), occurrence
 }
 
+// reservedBeside is what admitBeside leaves of each host for others than a VC.
+func reservedBeside(s *state.Snapshot, vc *state.VC, env placement.Env) map[string]state.Resources {
+	occurrence, claimed := placement.Claim(s, vc, env.Now)
+	if claimed {
+		return placement.Reserved(s, env.Now, occurrence.End, occurrence.ID)
+	}
+	return placement.Together(placement.Reserved(s, env.Now, env.Now.Add(placement.StaysFor(vc)), ""), env.KeptForHead(s, vc))
+}
+
 // admitUnreserved is admitNew on what is neither reserved nor kept for the first VC of the queue. CPU that is reserved for later is divided
 // until then.
 func (p *problem) admitUnreserved(reserved, kept map[string]state.Resources, wanted []state.VM) allocator.Admission {

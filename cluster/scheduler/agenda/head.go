@@ -73,10 +73,10 @@ func nextEnd(k, n int) int {
 func (x *planner) knowsNeeds(vc *state.VC, env placement.Env) bool {
 	for i := range vc.Groups {
 		g := &vc.Groups[i]
-		lacks := func(h state.Host) bool {
+		without := func(h state.Host) bool {
 			return placement.ClosedFor(h, env.Unavailable) == "" && env.Pools.Lacking(x.s, h.Name, *g)
 		}
-		if len(g.Affinity.Require)+len(g.Affinity.Avoid) > 0 || slices.ContainsFunc(x.s.Hosts(), lacks) {
+		if len(g.Affinity.Require)+len(g.Affinity.Avoid) > 0 || slices.ContainsFunc(x.s.Hosts(), without) {
 			return false
 		}
 	}

@@ -69,7 +69,7 @@ func TestHeadAsksForWhatIsKnown(t *testing.T) {
 }
 
 // Behind a head of the queue, one that fits and leaves the head its room starts, however many before it do not fit. Room of a head that is
-// gone, or that is long past its time, is nobody's.
+// gone, or that is long past its time, is kept for no VC.
 func TestQueueBehindHead(t *testing.T) {
 	c := scheduling.NewCluster(t, "h1", "h2")
 	runs := scheduling.VC("runs", 0.5, scheduling.Group(2, 1, 5*scheduling.GiB))
