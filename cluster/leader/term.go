@@ -64,7 +64,7 @@ func (c *Service) newTerm(number uint64) *term {
 	t.drains = drain.NewRunner(drain.RunnerOptions{Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Turn: c.turn, Drained: c.inflight.drained, Propose: t.propose,
 		Env: t.env, Inventory: t.reports.inventory, Fleet: t.drainFleet})
 	t.agenda = agenda.NewRunner(agenda.Options{Queue: admission.Queue, Period: c.o.Period, Now: c.o.Now, Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Propose: t.propose,
-		Turn: c.turn, Drained: c.inflight.drained, Unavailable: t.failover.Unavailable, Silent: func(s *state.Snapshot) bool { return len(t.failover.Awaited(s)) > 0 }, Samples: t.samples, Evaluated: t.timePassed})
+		Turn: c.turn, Drained: c.inflight.drained, Unavailable: t.failover.Unavailable, Pools: t.reports.pools, Silent: func(s *state.Snapshot) bool { return len(t.failover.Awaited(s)) > 0 }, Samples: t.samples, Evaluated: t.timePassed})
 	t.reprovision = reprovision.New(reprovision.Options{Period: c.o.Period, Now: c.o.Now, Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Propose: t.propose,
 		Silent: func(s *state.Snapshot) bool { return len(t.failover.Awaited(s)) > 0 }, Samples: t.use, Granted: c.wakeLoop})
 	return t

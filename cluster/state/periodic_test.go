@@ -286,6 +286,31 @@ func TestOlderServerAndPeriodicWork(t *testing.T) {
 	}
 }
 
+// A server that does not know periodic settings, or ranges of tokens, is sent none, not even the default ones: it could not read the entry.
+func TestOlderServerAndPeriodicSettings(t *testing.T) {
+	for _, reprovision := range []float64{0, 0.1, state.DefaultReprovision} {
+		k := small(t, 1)
+		put := func() state.SettingsPut {
+			m, _ := k.Snapshot().Meta()
+			set := m.Settings
+			set.Periodic.Reprovision = reprovision
+			return state.SettingsPut{Settings: set, Version: m.SettingsIndex}
+		}
+		k.must(t, state.KindSettings, put())
+		k.must(t, state.KindMemberPut, state.Member{Name: "old", Server: true, Format: 1})
+		if m, _ := k.Snapshot().Meta(); m.Settings.Periodic != (state.PeriodicSettings{}) {
+			t.Errorf("reprovision %v: %+v is left for a server that cannot read it", reprovision, m.Settings.Periodic)
+		}
+		if _, err := k.Snapshot().Encode(state.KindSettings, start, put()); errors.Is(err, state.ErrTooNew) != (reprovision != 0) {
+			t.Errorf("reprovision %v: %v", reprovision, err)
+		}
+		ranged := state.Token{ID: "00000000000000aa", Name: "a", From: []string{"10.0.0.0/24"}}
+		if _, err := k.Snapshot().Encode(state.KindAdminToken, start, ranged); !errors.Is(err, state.ErrTooNew) {
+			t.Errorf("a token with ranges: %v", err)
+		}
+	}
+}
+
 // A saved state keeps runs, contracts and the agenda, and a deleted tenant takes its own along.
 func TestPeriodicIsSavedAndDropped(t *testing.T) {
 	k := small(t, 1)

@@ -77,11 +77,11 @@ func OpenTo(entries []string, tenant, standard string) []string {
 }
 
 // since is the version of the format that knows all that is set.
-func (b *SettingsPut) since() int {
+func (b SettingsPut) since() int {
 	if len(b.Settings.Networks)+len(b.Settings.Pools) > 0 {
 		return tenantsSince
 	}
-	if r := b.Settings.Periodic.Reprovision; r != 0 && r != DefaultReprovision { // a server that joins and does not know it has none: see dropPeriodic
+	if b.Settings.Periodic != (PeriodicSettings{}) { // any of it: a server of version 1 reads no field that it does not know
 		return periodicSince
 	}
 	return 0

@@ -310,6 +310,7 @@ func (w *writer) numberForTenant(e *Event) {
 func (w *writer) refuseOlderServer(m Member) error {
 	meta, _ := w.read().Meta()
 	put := SettingsPut{Settings: meta.Settings}
+	put.Settings.Periodic = PeriodicSettings{} // dropPeriodic drops it when such a server joins
 	knows := w.read()
 	if m.Server && m.Format > 0 && m.Format < tenantsSince && (knows.HasTenants() || put.since() > m.Format || knows.HasRoleBindings() || len(knows.Revocations()) > 0) {
 		return fmt.Errorf("server %s does not know tenants or role bindings, which this cluster has; upgrade it first: %w", m.Name, ErrConflict)

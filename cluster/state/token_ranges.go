@@ -92,7 +92,7 @@ func RangesWithin(ranges, outer []string) bool {
 	return len(ranges) > 0
 }
 
-func (t *Token) since() int {
+func (t Token) since() int {
 	if len(t.From) > 0 {
 		return tokenRangesSince
 	}

@@ -20,7 +20,7 @@ func Change(s *state.Snapshot, vc state.VC, verb string, restart map[string]bool
 	if len(restart) == 0 {
 		return place(s, vc, vc.ModifyIndex, verb, env)
 	}
-	leave := mustLeave(s, vc, restart)
+	leave := mustLeave(s, vc, restart, env)
 	a := change(s, vc, verb, restart, leave, env)
 	if a.Plan == nil && len(leave) < len(restart) {
 		return change(s, vc, verb, restart, restart, env)
@@ -29,10 +29,10 @@ func Change(s *state.Snapshot, vc state.VC, verb string, restart map[string]bool
 }
 
 // mustLeave returns those of the VMs that restart which cannot start again where they are: they move, a rule of vc keeps them away, or
-// their host has not the memory that they get. Where a disk binds one of them, change keeps it there.
-func mustLeave(s *state.Snapshot, vc state.VC, restart map[string]bool) map[string]bool {
+// their host has not the memory that they get beside what is reserved and kept. Where a disk binds one of them, change keeps it there.
+func mustLeave(s *state.Snapshot, vc state.VC, restart map[string]bool, env placement.Env) map[string]bool {
 	leave, grown := map[string]bool{}, map[string]int64{}
-	misplaced := placement.Misplaced(s, vc)
+	misplaced, reserved := placement.Misplaced(s, vc), reservedBeside(s, &vc, env)
 	old, _ := s.VC(vc.ID)
 	for _, vm := range s.VMsOf(vc.ID) {
 		if !restart[vm.ID] {
@@ -42,7 +42,7 @@ func mustLeave(s *state.Snapshot, vc state.VC, restart map[string]bool) map[stri
 		next, _ := vc.GroupOf(vm)
 		h, _ := s.Host(vm.Host)
 		more := max(0, vm.Restarting(was, "", false).Start(next).ChargeOn(h, next).Memory-vm.ChargeOn(h, was).Memory)
-		if vm.MovingTo != "" || misplaced[vm.ID] != "" || more > 0 && grown[vm.Host]+more > s.LedgerOf(vm.Host).Free().Memory {
+		if vm.MovingTo != "" || misplaced[vm.ID] != "" || more > 0 && grown[vm.Host]+more > s.LedgerOf(vm.Host).Free().Memory-reserved[vm.Host].Memory {
 			leave[vm.ID] = true
 			continue
 		}
@@ -82,7 +82,7 @@ func change(s *state.Snapshot, vc state.VC, verb string, restart, leave map[stri
 	later := env
 	later.Lists = withoutOwn(s, env.Lists)
 	then := problemOf(s, vc, later, after, removed)
-	adm := then.admitNew(after)
+	adm, _ := then.admitBeside(s, &vc, after, later)
 	d := decision(then, adm, s.Index(), env)
 	if !adm.Admitted {
 		return Answer{Decision: d}
@@ -92,7 +92,7 @@ func change(s *state.Snapshot, vc state.VC, verb string, restart, leave map[stri
 	p := problemOf(s, vc, env, staying, leaving)
 	now := allocator.Admission{Admitted: true}
 	if len(staying) > 0 {
-		if now = p.admitNew(staying); !now.Admitted {
+		if now, _ = p.admitBeside(s, &vc, staying, env); !now.Admitted {
 			return Answer{Decision: decision(p, now, s.Index(), env)}
 		}
 	}

@@ -46,7 +46,7 @@ func StartVM(s *state.Snapshot, vc state.VC, vm state.VM, env placement.Env) Ans
 	p.Bar(s, env)
 	p.ClampToUsage() // its other VMs stay as they are
 	p.applyMargin(s, vc.ID, env, &vc)
-	adm := p.admitNew(lost)
+	adm, _ := p.admitBeside(s, &vc, lost, env)
 	d := decision(p, adm, s.Index(), env)
 	if !adm.Admitted {
 		return Answer{Decision: d}

@@ -40,11 +40,26 @@ func Fitting(s *state.Snapshot, env placement.Env) []string {
 	if s.HasAgenda() {
 		p.HonorGrants()
 	}
-	if s.HasAgenda() || env.Head != nil {
-		reserved := placement.Reserved(s, env.Now, env.Now.Add(placement.Horizon), "")
-		if env.Head != nil {
-			reserved = placement.Together(reserved, env.Head.Hosts)
+	var reserved map[string]state.Resources
+	if s.HasAgenda() {
+		reserved = placement.Reserved(s, env.Now, env.Now.Add(placement.Horizon), "")
+	}
+	head := env.WaitingHead(s)
+	if head == nil {
+		ids := p.fitting(s, queue, env, reserved)
+		if s.HasAgenda() {
+			return besideAgenda(s, queue, env, ids)
 		}
+		return ids
+	}
+	ids := p.fitting(s, queue, env, placement.Together(reserved, head.Hosts))
+	free := slices.DeleteFunc(slices.Clone(queue), func(vc state.VC) bool { return env.KeptForHead(s, &vc) != nil })
+	return besideAgenda(s, queue, env, append(ids, p.fitting(s, free, env, reserved)...))
+}
+
+// fitting are the ids of the VCs of a queue that fit beside what is reserved, each beside those before it.
+func (p *problem) fitting(s *state.Snapshot, queue []state.VC, env placement.Env, reserved map[string]state.Resources) (ids []string) {
+	if len(reserved) > 0 {
 		p = p.beside(reserved)
 	}
 	if p.headroom != nil {
@@ -69,14 +84,10 @@ func Fitting(s *state.Snapshot, env placement.Env) []string {
 		}
 	}
 	answer := allocator.AdmitQueue(p.Problem.Problem, rules, requests, false)
-	var ids []string
 	for i, vc := range queue {
 		if at[i] < 0 || answer.Answers[at[i]].Admitted {
 			ids = append(ids, vc.ID)
 		}
-	}
-	if s.HasAgenda() || env.Head != nil {
-		return besideAgenda(s, queue, env, ids)
 	}
 	return ids
 }

@@ -44,6 +44,15 @@ func (p *problem) admitBeside(s *state.Snapshot, vc *state.VC, wanted []state.VM
 	return p.admitUnreserved(reserved, kept, wanted), occurrence
 }
 
+// reservedBeside is what admitBeside leaves of each host for others than a VC.
+func reservedBeside(s *state.Snapshot, vc *state.VC, env placement.Env) map[string]state.Resources {
+	occurrence, claimed := placement.Claim(s, vc, env.Now)
+	if claimed {
+		return placement.Reserved(s, env.Now, occurrence.End, occurrence.ID)
+	}
+	return placement.Together(placement.Reserved(s, env.Now, env.Now.Add(placement.StaysFor(vc)), ""), env.KeptForHead(s, vc))
+}
+
 // admitUnreserved is admitNew on what is neither reserved nor kept for the first VC of the queue. CPU that is reserved for later is divided
 // until then.
 func (p *problem) admitUnreserved(reserved, kept map[string]state.Resources, wanted []state.VM) allocator.Admission {
@@ -89,16 +98,16 @@ const maxTriedBesideAgenda = 64
 // fit in what no slot ahead needs (fits), and those that end before and may have the room until then.
 func besideAgenda(s *state.Snapshot, queue []state.VC, env placement.Env, fits []string) []string {
 	var first, others []string
-	short := 0
+	short, head := 0, env.WaitingHead(s)
 	for i := range queue {
 		vc := &queue[i]
 		_, claims := placement.Claim(s, vc, env.Now)
 		switch {
 		case claims:
 			first = append(first, vc.ID)
-		case slices.Contains(fits, vc.ID), env.Head != nil && env.Head.VC == vc.ID:
+		case slices.Contains(fits, vc.ID), head != nil && head.VC == vc.ID:
 			others = append(others, vc.ID)
-		case (placement.StaysFor(vc) < placement.Horizon || env.Head != nil && env.KeptForHead(s, vc) == nil) && short < maxTriedBesideAgenda:
+		case (placement.StaysFor(vc) < placement.Horizon || head != nil && env.KeptForHead(s, vc) == nil) && short < maxTriedBesideAgenda:
 			short++
 			others = append(others, vc.ID)
 		}

@@ -1,6 +1,7 @@
 package agenda
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,12 +13,13 @@ import (
 
 // First returns the earliest time at which the first VC of the queue that has no hosts now has some, as VCs that say how long they run
 // end, beside the agenda; nil if no VC waits, or none of the ends that are known makes room for it. It asks for the yields of VCs, for
-// memory, and of affinity for spread.
-func First(s *state.Snapshot, queue []state.VC, now time.Time, unavailable map[string]string) (*placement.Head, error) {
+// memory, and of affinity for spread. VCs that ask for more than it knows of, and those for which even empty hosts have no room, are left
+// out: others get theirs.
+func First(s *state.Snapshot, queue []state.VC, env placement.Env) (*placement.Head, error) {
 	if len(queue) == 0 {
 		return nil, nil
 	}
-	x := planner{s: s, now: now, unavailable: unavailable, jobs: map[string]state.PeriodicJob{}}
+	x := planner{s: s, now: env.Now, unavailable: env.Unavailable, credible: true, jobs: map[string]state.PeriodicJob{}}
 	for _, job := range s.PeriodicJobs() {
 		if job.SignOff.State == state.SignedOff {
 			x.jobs[job.Name] = job
@@ -27,7 +29,8 @@ func First(s *state.Snapshot, queue []state.VC, now time.Time, unavailable map[s
 	if len(ends) == 0 {
 		return nil, nil
 	}
-	if err := x.build(); err != nil {
+	empty := x
+	if err := errors.Join(x.build(), empty.buildEmpty()); err != nil {
 		return nil, fmt.Errorf("reserve for the first of the queue: %w", err)
 	}
 	for _, o := range s.Agenda() {
@@ -35,12 +38,19 @@ func First(s *state.Snapshot, queue []state.VC, now time.Time, unavailable map[s
 			x.restore(&o)
 		}
 	}
-	for i := range queue[:min(len(queue), maxHeads)] {
+	tried := 0
+	for i := range queue[:min(len(queue), maxHeadsAsked)] {
 		vc := &queue[i]
+		if !x.knowsNeeds(vc, env) || empty.hostsFrom(vc, 0) == nil {
+			continue
+		}
+		if tried++; tried > maxHeads {
+			break
+		}
 		if x.hostsFrom(vc, 0) != nil {
 			continue // it fits now, as far as can be said here
 		}
-		for k := 0; k < len(ends); k += 1 + len(ends)/maxHeadTimes {
+		for k := 0; k < len(ends); k = nextEnd(k, len(ends)) {
 			if hosts := x.hostsFrom(vc, ends[k]); hosts != nil {
 				return x.head(vc, ends[k], hosts), nil
 			}
@@ -48,6 +58,29 @@ func First(s *state.Snapshot, queue []state.VC, now time.Time, unavailable map[s
 		return nil, nil // it is the first, and its time is not known
 	}
 	return nil, nil
+}
+
+// nextEnd is the one of n ends that is tried after the k-th. Of many only some are tried; the last one, from which on most is free, always is.
+func nextEnd(k, n int) int {
+	if k == n-1 {
+		return n
+	}
+	return min(k+1+n/maxHeadTimes, n-1)
+}
+
+// knowsNeeds says whether hostsFrom looks at all that a VC asks for: at no other VMs, at no host by name or disk, and at no pool that a
+// host lacks.
+func (x *planner) knowsNeeds(vc *state.VC, env placement.Env) bool {
+	for i := range vc.Groups {
+		g := &vc.Groups[i]
+		without := func(h state.Host) bool {
+			return placement.ClosedFor(h, env.Unavailable) == "" && env.Pools.Lacking(x.s, h.Name, *g)
+		}
+		if len(g.Affinity.Require)+len(g.Affinity.Avoid) > 0 || slices.ContainsFunc(x.s.Hosts(), without) {
+			return false
+		}
+	}
+	return !placement.Requests(x.s, []state.VC{*vc}, env)[0].Bound
 }
 
 // ends are the steps of the agenda from which on VCs are gone that run now, each once, ascending.

@@ -54,7 +54,7 @@ func waits(t *testing.T, seed uint64, reserve bool) (waited time.Duration, start
 		follow()
 		if reserve {
 			var err error
-			if head, err = agenda.First(c.Snapshot(), admission.Queue(c.Snapshot()), c.Now(), nil); err != nil {
+			if head, err = agenda.First(c.Snapshot(), admission.Queue(c.Snapshot()), c.Env()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -132,7 +132,7 @@ func TestHeadRestsOnKnownEnds(t *testing.T) {
 		c.Create(runs)
 		c.Run()
 		c.Create(scheduling.VC("first", 0.5, scheduling.Group(2, 1, 6*scheduling.GiB)))
-		head, err := agenda.First(c.Snapshot(), admission.Queue(c.Snapshot()), c.Now(), nil)
+		head, err := agenda.First(c.Snapshot(), admission.Queue(c.Snapshot()), c.Env())
 		if err != nil || (head != nil) != known {
 			t.Fatalf("its end is known: %v: %+v, %v", known, head, err)
 		}

@@ -12,6 +12,7 @@ const (
 	overdue       = 30 * time.Minute // for which a VC counts as running on that runs longer than it was to
 	maxRetries    = 20               // degraded occurrences for which hosts are looked for in one evaluation
 	maxHeads      = 8                // VCs of the queue of which one may be the first that has no hosts
+	maxHeadsAsked = 64               // VCs of the queue that are asked whether they may be one of them
 	maxHeadTimes  = 32               // at which hosts are looked for, for it
 	maxPlaced     = 60               // new occurrences for which hosts are looked for in one evaluation, which others wait for
 	maxPut        = 500              // occurrences in one command

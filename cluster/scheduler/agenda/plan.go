@@ -67,6 +67,8 @@ type planner struct {
 	unavailable map[string]string
 	out         state.AgendaPut
 	jobs        map[string]state.PeriodicJob // signed off
+	// credible: the end of a VC that does not start, or runs on for longer than overdue, is not known. Else it is always still to come.
+	credible bool
 
 	agenda *reservation.Agenda
 	origin time.Time // of its first step
@@ -212,6 +214,15 @@ func (x *planner) endPast() {
 
 // build makes the agenda of what runs now.
 func (x *planner) build() error {
+	return x.buildOf(x.running)
+}
+
+// buildEmpty makes an agenda of the hosts without anything that runs there.
+func (x *planner) buildEmpty() error {
+	return x.buildOf(func() ([]migration.Group, []*reservation.Accepted) { return nil, nil })
+}
+
+func (x *planner) buildOf(running func() ([]migration.Group, []*reservation.Accepted)) error {
 	x.origin = x.now.Truncate(step)
 	x.steps = int(horizon/step) + 1
 	for _, job := range x.jobs {
@@ -224,7 +235,7 @@ func (x *planner) build() error {
 		usable, why := h.Usable(), placement.ClosedFor(h, x.unavailable)
 		c.Hosts = append(c.Hosts, migration.Host{Name: h.Name, CPU: max(1e-6, usable.CPU), Memory: max(1, float64(usable.Memory)), Cordoned: h.Cordoned || why != "", Unavailable: why})
 	}
-	residents, passing := x.running()
+	residents, passing := running()
 	c.Residents = residents
 	var err error
 	if x.agenda, err = reservation.New(c, options()); err != nil {
@@ -282,16 +293,25 @@ func (x *planner) endOf(vc *state.VC) time.Time {
 			length = job.SignOff.Length()
 		}
 	}
-	begin := run.Started
-	if begin.IsZero() {
-		begin = x.now
-	}
 	if !ok || length == 0 || vc.Goal != state.GoalRun {
 		return time.Time{}
 	}
+	begin := run.Started
+	if begin.IsZero() {
+		if x.credible && x.now.After(vc.Decision.At.Add(overdue)) { // of its admission
+			return time.Time{}
+		}
+		begin = x.now
+	}
 	until := begin.Add(length)
 	if until.Before(x.now) {
-		until = x.now.Add(overdue)
+		late := x.now
+		if x.credible {
+			late = until
+		}
+		if until = late.Add(overdue); until.Before(x.now) {
+			return time.Time{}
+		}
 	}
 	if until.After(x.now.Add(horizon)) {
 		return time.Time{}

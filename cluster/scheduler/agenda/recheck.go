@@ -22,6 +22,9 @@ func Recheck(s *state.Snapshot, put state.AgendaPut, now time.Time, unavailable 
 	for _, o := range put.Occurrences {
 		replaced[o.ID] = true
 	}
+	for _, id := range put.Drop {
+		replaced[id] = true
+	}
 	for _, o := range s.Agenda() {
 		if _, signed := x.jobs[o.Job]; signed && !replaced[o.ID] && o.Reserves() {
 			x.restore(&o)
@@ -29,7 +32,7 @@ func Recheck(s *state.Snapshot, put state.AgendaPut, now time.Time, unavailable 
 	}
 	for _, o := range put.Occurrences {
 		job, ok := s.PeriodicJob(o.Job)
-		gone := !ok || job.ModifyIndex > put.Basis || x.suspended(o.Job)
+		gone := !ok || job.ModifyIndex > put.Basis || !o.State.Over() && x.suspended(o.Job)
 		if !gone && s.OccurrenceMayBe(&o) == nil && (!o.Reserves() || x.restore(&o)) {
 			x.out.Occurrences = append(x.out.Occurrences, o)
 		}

@@ -26,6 +26,8 @@ type Options struct {
 	Drained func(ctx context.Context) error
 	// Unavailable are hosts for which nothing may be decided, and why.
 	Unavailable func(*state.Snapshot) map[string]string
+	// Pools that hosts have.
+	Pools func() placement.Pools
 	// Queue are the VCs that wait, in their order.
 	Queue func(*state.Snapshot) []state.VC
 	// Silent says that hosts have yet to report to this leader.
@@ -79,6 +81,7 @@ func (r *Runner) Run(ctx context.Context) {
 func (r *Runner) round(ctx context.Context) error {
 	s := r.o.Snapshot()
 	if meta, ok := s.Meta(); !r.o.Leads() || !ok || meta.RecoveryFreeze.On() || !s.KeepsRuns() {
+		r.head.Store(nil)
 		return nil
 	}
 	now := r.o.Now().UTC()
@@ -126,7 +129,7 @@ func (r *Runner) Head() *placement.Head {
 }
 
 func (r *Runner) keepHead(s *state.Snapshot, now time.Time) error {
-	head, err := First(s, r.o.Queue(s), now, r.o.Unavailable(s))
+	head, err := First(s, r.o.Queue(s), placement.Env{Now: now, Unavailable: r.o.Unavailable(s), Pools: r.o.Pools()})
 	old := r.head.Swap(head)
 	if (old == nil) != (head == nil) || head != nil {
 		r.o.Evaluated()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"evenkeel/cluster/scheduler/agenda"
+	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/state"
 	"evenkeel/test/scheduling"
 )
@@ -40,6 +41,7 @@ func TestHostsAreFoundOutsideOfTheTurn(t *testing.T) {
 				}
 				return nil
 			},
+			Pools:   func() placement.Pools { return nil },
 			Queue:   func(*state.Snapshot) []state.VC { return nil },
 			Silent:  func(*state.Snapshot) bool { return false },
 			Samples: func(*state.Snapshot) map[string]agenda.Sample { return nil },

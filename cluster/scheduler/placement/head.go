@@ -15,15 +15,26 @@ type Head struct {
 	Ends  []string                   // ids of the VCs that run there and are to have ended by then
 }
 
+// WaitingHead is Head as long as its VC waits, and until two evaluations after its time: by then it would have been found again.
+func (e *Env) WaitingHead(s *state.Snapshot) *Head {
+	if e.Head == nil || e.Now.After(e.Head.At.Add(2*max(e.Period, time.Minute))) {
+		return nil
+	}
+	if first, ok := s.SharedVC(e.Head.VC); !ok || first.Admitted || first.Goal != state.GoalRun {
+		return nil
+	}
+	return e.Head
+}
+
 // KeptForHead is what is kept of each host for the first VC of the queue, and a VC that starts now must leave. nil: nothing, as the VC is gone
 // before that, is that one, or comes before it by priority or age.
 func (e *Env) KeptForHead(s *state.Snapshot, vc *state.VC) map[string]state.Resources {
-	h := e.Head
+	h := e.WaitingHead(s)
 	if h == nil || vc.ID == h.VC || !e.Now.Add(StaysFor(vc)).After(h.At) {
 		return nil
 	}
-	first, ok := s.SharedVC(h.VC)
-	if !ok || first.Admitted || first.Goal != state.GoalRun || vc.Priority > first.Priority {
+	first, _ := s.SharedVC(h.VC)
+	if vc.Priority > first.Priority {
 		return nil
 	}
 	if vc.Priority == first.Priority && !vc.QueuedAt.IsZero() && vc.QueuedAt.Before(first.QueuedAt) {

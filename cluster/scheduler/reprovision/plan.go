@@ -170,6 +170,9 @@ func (x *evaluation) account(r *Row) {
 	}
 	gap := x.in.Now.Sub(last)
 	switch {
+	case gap < -maxAge: // the clock was ahead, and is not any more
+		e.At = x.in.Now
+		return
 	case gap <= 0:
 		return
 	case gap <= maxAge && !r.Unknown:

@@ -93,6 +93,11 @@ func (r *Runner) round(ctx context.Context) error {
 	if err := r.o.Propose(ctx, state.KindReprovision, put); err != nil {
 		return err
 	}
+	for _, g := range put.Runs {
+		if !slices.ContainsFunc(out.Rows, func(row Row) bool { return row.Run.ID == g.Run }) { // it has ended, and the log has its extras
+			delete(r.extras, g.Run)
+		}
+	}
 	if len(out.Changed) > 0 {
 		r.o.Granted()
 	}
@@ -109,7 +114,6 @@ func (r *Runner) unsaved(s *state.Snapshot, out Result) (all []state.RunGrant) {
 		row := there[id]
 		if row == nil {
 			all = append(all, state.RunGrant{Run: id, Extras: r.extras[id]}) // it has ended, and has no grant any more
-			delete(r.extras, id)
 			continue
 		}
 		isChanged := func(g state.RunGrant) bool { return g.Run == id }
