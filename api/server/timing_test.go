@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -102,7 +103,14 @@ func (x *tenancy) compare(what string, stale bool, ask func(i int)) {
 		x.t.Errorf("%s: over %d requests the medians differ by %.1f%%", what, len(took[0]), 100*by)
 	}
 	if stale { // nothing else works for these
-		a, b := testing.AllocsPerRun(100, func() { ask(0) }), testing.AllocsPerRun(100, func() { ask(1) })
+		// What others of this process allocate meanwhile counts too, and only adds: the least of several looks is what a request takes.
+		a, b := math.Inf(1), math.Inf(1)
+		for range maxRepeated {
+			a, b = min(a, testing.AllocsPerRun(100, func() { ask(0) })), min(b, testing.AllocsPerRun(100, func() { ask(1) }))
+			if max(a, b) <= min(a, b)*(1+unequal) {
+				break
+			}
+		}
 		if max(a, b) > min(a, b)*(1+unequal) {
 			x.t.Errorf("%s: %v allocations, of what does not exist %v", what, a, b)
 		}

@@ -12,8 +12,8 @@ import (
 )
 
 // reconfigured runs an agent with a restartable VM and an armed watchdog, and then another agent with that configuration, which
-// finds the armed watchdog by the configuration that armed it.
-func reconfigured(t *testing.T, now *wdog, as string, f func(t *testing.T, g *guarded)) {
+// finds the armed watchdog by the configuration that armed it. cut is why that agent does not reach the leader; nil: it does.
+func reconfigured(t *testing.T, now *wdog, as string, cut error, f func(t *testing.T, g *guarded)) {
 	t.Helper()
 	guard(t, &wdog{}, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {
 		run := func(change func(*agent.Options)) (stop func()) {
@@ -44,6 +44,7 @@ func reconfigured(t *testing.T, now *wdog, as string, f func(t *testing.T, g *gu
 				t.Errorf("the leader knows of a watchdog that is to be disarmed: %+v", last)
 			}
 		}
+		g.l.cut(cut)
 		stop = run(func(o *agent.Options) {
 			o.Watchdog, o.WatchdogAs = nil, as
 			if now != nil {
@@ -71,7 +72,7 @@ func reconfigured(t *testing.T, now *wdog, as string, f func(t *testing.T, g *gu
 // A watchdog that was taken out of the configuration while it was armed is petted until the leader knows that it counts on it
 // no more, and only then disarmed.
 func TestWatchdogOutOfTheConfiguration(t *testing.T) {
-	reconfigured(t, nil, "", func(t *testing.T, g *guarded) {
+	reconfigured(t, nil, "", nil, func(t *testing.T, g *guarded) {
 		after(time.Minute)
 		if did := strings.Join(g.wd.did, " "); !strings.HasSuffix(did, "disarm") || g.wd.armed {
 			t.Errorf("watchdog: %q", g.wd.did)
@@ -84,8 +85,7 @@ func TestWatchdogOutOfTheConfiguration(t *testing.T) {
 
 // While there is no leader it stays armed and is petted for as long as the lease lasts.
 func TestWatchdogStaysArmedUnheard(t *testing.T) {
-	reconfigured(t, nil, "", func(t *testing.T, g *guarded) {
-		g.l.cut(errCut)
+	reconfigured(t, nil, "", errCut, func(t *testing.T, g *guarded) {
 		after(10 * time.Second)
 		if slices.Contains(g.wd.did, "disarm") {
 			t.Errorf("watchdog: %q, while the leader counts on it", g.wd.did)
@@ -102,7 +102,7 @@ func TestWatchdogStaysArmedUnheard(t *testing.T) {
 // that is longer than the one that the leader knows of.
 func TestWatchdogOfAnotherConfiguration(t *testing.T) {
 	now := &wdog{}
-	reconfigured(t, now, "dog 60s", func(t *testing.T, g *guarded) {
+	reconfigured(t, now, "dog 60s", nil, func(t *testing.T, g *guarded) {
 		after(10 * time.Second)
 		if g.wd.armed || !now.armed || now.did[0] != "arm" {
 			t.Errorf("the old one: %q, the new one: %q", g.wd.did, now.did)
