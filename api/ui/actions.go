@@ -87,6 +87,18 @@ func changeVirtualCluster(v *visit) error {
 	})
 }
 
+// shown is the handler of a page that shows what read reads.
+func shown[D any](page string, read func(*visit) (D, error)) func(*visit) error {
+	return func(v *visit) error {
+		d, err := read(v)
+		if err != nil {
+			return err
+		}
+		v.Data = d
+		return v.show(page)
+	}
+}
+
 // again shows the page of a form once more: with a problem, or with what a check found. fill puts that into what is read for the page.
 func again[D any](v *visit, page string, problem *v1.Problem, read func(*visit) (D, error), fill func(*D)) error {
 	d, err := read(v)

@@ -49,15 +49,6 @@ func readSettings(v *visit) (settingsData, error) {
 	return d, err
 }
 
-func settings(v *visit) error {
-	d, err := readSettings(v)
-	if err != nil {
-		return err
-	}
-	v.Data = d
-	return v.show("settings")
-}
-
 func changeSetting(v *visit) error {
 	_, dry, form := v.asked()
 	key, value := form.Get("key"), strings.TrimSpace(form.Get("value"))
@@ -91,15 +82,6 @@ func readImages(v *visit) (imagesData, error) {
 	all, err := v.api.Images(v.r.Context())
 	v.Title = "Images"
 	return imagesData{rows: rowsOf(v, all, func(i v1.Image) string { return fullName(i.Tenant, i.Name) + " " + i.Kind + " " + i.File })}, err
-}
-
-func images(v *visit) error {
-	d, err := readImages(v)
-	if err != nil {
-		return err
-	}
-	v.Data = d
-	return v.show("images")
 }
 
 func changeImages(v *visit) error {

@@ -191,15 +191,6 @@ func (v *visit) readOperation(of []client.Option) error {
 	return nil
 }
 
-func virtualCluster(v *visit) error {
-	d, err := readVC(v)
-	if err != nil {
-		return err
-	}
-	v.Data = d
-	return v.show("virtualcluster")
-}
-
 type hostData struct {
 	Host  v1.Host
 	VMs   []v1.VM
@@ -219,15 +210,6 @@ func readHost(v *visit) (hostData, error) {
 	}
 	v.Title, v.Live = d.Host.Name, true
 	return d, v.readOperation(nil)
-}
-
-func host(v *visit) error {
-	d, err := readHost(v)
-	if err != nil {
-		return err
-	}
-	v.Data = d
-	return v.show("host")
 }
 
 type plansData struct {
@@ -253,17 +235,8 @@ func readPlans(v *visit) (plansData, error) {
 		return d, err
 	}
 	slices.SortStableFunc(d.Plans, func(a, b v1.Plan) int { return b.CreatedAt.Compare(a.CreatedAt) })
-	v.Title = "Plans"
+	v.Title, v.Live = "Plans", true
 	return d, nil
-}
-
-func plans(v *visit) error {
-	d, err := readPlans(v)
-	if err != nil {
-		return err
-	}
-	v.Live, v.Data = true, d
-	return v.show("plans")
 }
 
 func plan(v *visit) error {

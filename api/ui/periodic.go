@@ -154,15 +154,6 @@ func (d jobData) Reserved() *v1.PeriodicContract {
 	return cmp.Or(d.Job.Contract, d.Job.Proposal)
 }
 
-func periodicJob(v *visit) error {
-	d, err := readJob(v)
-	if err != nil {
-		return err
-	}
-	v.Data = d
-	return v.show("periodicjob")
-}
-
 func decidePeriodic(v *visit) error {
 	name, of := named(v)
 	do, dry, form := v.asked()

@@ -50,15 +50,6 @@ func readFile(v *visit) (fileData, error) {
 	return d, v.readOperation(of)
 }
 
-func vcFile(v *visit) error {
-	d, err := readFile(v)
-	if err != nil {
-		return err
-	}
-	v.Data = d
-	return v.show("file")
-}
-
 func changeVCFile(v *visit) error {
 	name, of := named(v)
 	do, dry, form := v.asked()
