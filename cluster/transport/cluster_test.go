@@ -149,7 +149,7 @@ func (s *site) security(k *pki.CertificateStore) Security {
 
 // dialer of a member with that keeper.
 func (s *site) dialer(k *pki.CertificateStore) *Dialer {
-	d := &Dialer{Security: s.security(k)}
+	d := &Dialer{Security: s.security(k), HandshakeTimeout: waitLimit}
 	if s.net != nil {
 		d.Connect = s.net.dial
 	}

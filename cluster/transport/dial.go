@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -88,6 +89,8 @@ type Dialer struct {
 	// Connect makes the connection below TLS; nil: TCP.
 	Connect func(ctx context.Context, address string) (net.Conn, error)
 
+	HandshakeTimeout time.Duration // of connection and handshake together; 0: 5 s
+
 	members  members
 	standing standing
 }
@@ -103,7 +106,7 @@ func (d *Dialer) Dial(ctx context.Context, address, protocol string, want pki.Wa
 }
 
 func (d *Dialer) dial(ctx context.Context, address, protocol string, want pki.Want) (*tls.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.HandshakeTimeout, handshakeTimeout))
 	defer cancel()
 	connect := d.Connect
 	if connect == nil {

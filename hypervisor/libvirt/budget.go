@@ -11,6 +11,12 @@ import (
 // allows for that.
 const pollInterval = 50 * time.Millisecond
 
+// stallAllowance is how long this process may be kept from the CPU between two looks without the budget being exceeded.
+const stallAllowance = 200 * time.Millisecond
+
+// sendWindow is the span over which QEMU keeps to the bandwidth: what it allows for a window may be sent at its start.
+const sendWindow = 100 * time.Millisecond
+
 // diskBurst is what QEMU sends of a disk before it heeds the bandwidth: it reads up to 16 MiB ahead.
 const diskBurst = 16 << 20
 
@@ -46,7 +52,7 @@ func (b *budget) stats(p progress, asked, received time.Time) {
 
 // since is the most that may have been sent since the last figures, after so long.
 func (b *budget) since(lag time.Duration) float64 {
-	more := b.rate*lag.Seconds() + b.burst
+	more := b.rate*(lag+sendWindow).Seconds() + b.burst
 	if b.known && b.pass > 0 { // while a disk is copied libvirt reports what is left of the disk, and not the memory
 		more = min(more, float64(b.last.Remaining)+b.last.Dirty*lag.Seconds())
 	}
@@ -55,7 +61,7 @@ func (b *budget) since(lag time.Duration) float64 {
 
 // bound is the most that may have been sent when an abort asked for now takes effect.
 func (b *budget) bound(now time.Time) int64 {
-	return b.last.Bytes + int64(b.since(now.Sub(b.at)+pollInterval+2*b.slowest))
+	return b.last.Bytes + int64(b.since(now.Sub(b.at)+pollInterval+stallAllowance+2*b.slowest))
 }
 
 func (b *budget) exceeded(now time.Time) bool { return b.limit > 0 && b.bound(now) > b.limit }

@@ -34,6 +34,7 @@ func TestBudget(t *testing.T) {
 		{"nothing known for too long", 10 * mib, mib, nil, 10_000, true},
 		{"half sent", 10 * mib, mib, []stats{{5 * mib, 100 * mib, 0, 5000, 5001}}, 5010, false},
 		{"nearly all sent", 10 * mib, mib, []stats{{10*mib - 40_000, 100 * mib, 0, 9000, 9001}}, 9010, true},
+		{"a stall would exceed it", 10 * mib, mib, []stats{{10*mib - 300_000, 100 * mib, 0, 9000, 9001}}, 9010, true},
 		{"QEMU answers slowly: stop sooner", 10 * mib, mib, []stats{{8 * mib, 100 * mib, 0, 8000, 9000}}, 9000, true},
 		{"old figures: stop sooner", 10 * mib, mib, []stats{{5 * mib, 100 * mib, 0, 5000, 5001}}, 10_000, true},
 		{"what is left fits", 100 * mib, 1000 * mib, []stats{{50 * mib, 40 * mib, 0, 50, 51}}, 500, false},

@@ -187,12 +187,12 @@ func TestPartner(t *testing.T) {
 func TestCharged(t *testing.T) {
 	const mib = 1 << 20
 	at := func(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }
-	b := &budget{limit: 60 * mib, rate: 8 * mib, at: at(0)}
-	if got := b.charged(at(500)); got != 4*mib {
+	b := &budget{limit: 60 * mib, rate: 8 * mib, at: at(0)} // 0.8 MiB in a window
+	if got := b.charged(at(400)); got != 4*mib {
 		t.Errorf("before any figures: %d", got)
 	}
 	b.stats(progress{hypervisor.Moved{Bytes: 40 * mib, Remaining: 50 * mib}, 1}, at(5000), at(5001))
-	if got := b.charged(at(6000)); got != 48*mib {
+	if got := b.charged(at(5900)); got != 48*mib {
 		t.Errorf("a second after the last figures: %d", got)
 	}
 	if got := b.charged(at(60_000)); got != 60*mib {
