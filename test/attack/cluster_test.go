@@ -26,10 +26,8 @@ import (
 // awaitMax is how long a test waits for what a quiet machine does within seconds. It proves nothing about speed.
 const awaitMax = 90 * time.Second
 
-// ran is a time of the clock by which limits on how soon servers act are judged.
-func ran() time.Duration { return stopwatch().Ran() }
-
-var stopwatch = sync.OnceValue(func() *patience.Stopwatch { return patience.NewStopwatch(context.Background()) })
+// stalls of this machine. Limits on how soon servers act are limits on the time in which it ran.
+var stalls = patience.WatchStalls(context.Background())
 
 // long says whether the long forms of the tests run.
 func long() bool { return os.Getenv("EVENKEEL_ATTACK_LONG") == "1" }

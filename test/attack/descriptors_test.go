@@ -68,7 +68,7 @@ func (w *crowd) end() {
 // served asks a server for its status with a token, over a new connection each time, until it answers. More than servedWithin is
 // an error. It returns how long that took, and how many connections were needed.
 func (c *cluster) served(ctx context.Context, s *server) (took time.Duration, tries int, err error) {
-	begun := ran()
+	begun := time.Now()
 	err = awaitFor(ctx, answerMax, s.name+" answers a caller with a token", func(ctx context.Context) error {
 		tries++
 		api, err := c.client(s)
@@ -79,7 +79,7 @@ func (c *cluster) served(ctx context.Context, s *server) (took time.Duration, tr
 		_, err = api.Status(ctx)
 		return err
 	})
-	took = ran() - begun
+	took = stalls.Ran(begun, time.Now())
 	if err == nil && took > servedWithin {
 		err = errors.New("it answered late")
 	}

@@ -67,18 +67,18 @@ func (c *cluster) queued(t *testing.T) (vms []v1.VM, operation string) {
 // running is something that a client does with a token.
 type running struct {
 	what  string
-	began chan struct{}      // closed once the server answers it
-	ended chan time.Duration // by ran
-	err   error              // before ended: it did not begin
+	began chan struct{} // closed once the server answers it
+	ended chan time.Time
+	err   error // before ended: it did not begin
 }
 
 func begin(what string, run func(began func()) error) *running {
-	r := &running{what: what, began: make(chan struct{}), ended: make(chan time.Duration, 1)}
+	r := &running{what: what, began: make(chan struct{}), ended: make(chan time.Time, 1)}
 	var once sync.Once
 	go func() {
 		err := run(func() { once.Do(func() { close(r.began) }) })
 		r.err = err
-		r.ended <- ran()
+		r.ended <- time.Now()
 		once.Do(func() { close(r.began) })
 	}()
 	return r
@@ -200,20 +200,20 @@ func TestRevokedToken(t *testing.T) {
 	if said, status := vcctl(t, c, c.admin(leader), "token", "revoke", made.ID); status != 0 {
 		t.Fatalf("revoke: %d %s", status, said)
 	}
-	revoked := ran()
+	revoked := time.Now()
 	over, giveUp := context.WithTimeout(t.Context(), patience.Within(patience.Stall))
 	defer giveUp()
 	for _, r := range all {
 		select {
 		case at := <-r.ended:
-			took := at - revoked
+			took := stalls.Ran(revoked, at)
 			if r.err != nil || took > cutWithin {
 				t.Errorf("%s ended after %.1f s, %v; at most %v are allowed", r.what, took.Seconds(), r.err, cutWithin)
 			} else {
 				t.Logf("%s: cut after %.2f s", r.what, max(0, took.Seconds()))
 			}
 		case <-over.Done():
-			t.Errorf("%s goes on after %.1f s", r.what, (ran() - revoked).Seconds())
+			t.Errorf("%s goes on after %.1f s", r.what, stalls.Ran(revoked, time.Now()).Seconds())
 		}
 	}
 	for _, s := range c.servers {

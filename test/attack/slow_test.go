@@ -91,7 +91,7 @@ func slowAttacks() []slow {
 
 // keepOpen a connection in a way until the server ends it, and return how long that took.
 func (w slow) keepOpen(ctx context.Context, from, to string, limit time.Duration) (time.Duration, error) {
-	begun := ran()
+	begun := time.Now()
 	var conn net.Conn
 	var err error
 	if w.alpn == "" {
@@ -104,10 +104,10 @@ func (w slow) keepOpen(ctx context.Context, from, to string, limit time.Duration
 	}
 	defer conn.Close() //nolint:errcheck // it is the server that ends it
 	if err := w.first(conn); err != nil {
-		return ran() - begun, nil //nolint:nilerr // the server ended it
+		return stalls.Ran(begun, time.Now()), nil //nolint:nilerr // the server ended it
 	}
 	b := make([]byte, 16<<10)
-	for next := time.Now().Add(time.Second); ran()-begun < limit; {
+	for next := time.Now().Add(time.Second); stalls.Ran(begun, time.Now()) < limit; {
 		_ = conn.SetReadDeadline(next)
 		_, err := conn.Read(b)
 		switch {
@@ -116,11 +116,11 @@ func (w slow) keepOpen(ctx context.Context, from, to string, limit time.Duration
 			if w.trickle != nil {
 				_ = conn.SetWriteDeadline(next)
 				if err := w.trickle(conn); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-					return ran() - begun, nil //nolint:nilerr // the server ended it
+					return stalls.Ran(begun, time.Now()), nil //nolint:nilerr // the server ended it
 				}
 			}
 		case err != nil:
-			return ran() - begun, nil //nolint:nilerr // the server ended it
+			return stalls.Ran(begun, time.Now()), nil //nolint:nilerr // the server ended it
 		}
 	}
 	return limit, os.ErrDeadlineExceeded
