@@ -71,7 +71,7 @@ func TestEmulatorReset(t *testing.T) {
 		if err := os.WriteFile(m.path("resets.log"), []byte(tt.log), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := m.emulatorReset(); got != tt.want {
+		if got := m.lost(); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 		ended := ""

@@ -14,6 +14,9 @@ import (
 	"evenkeel/hypervisor/libvirt"
 )
 
+// callTimeout allows for a machine that stands still, because the computer has other work: libvirt then answers nothing, either.
+const callTimeout = 45 * time.Second
+
 // guestDir has the test guest in the machine.
 const guestDir = "/srv/guest/"
 
@@ -24,7 +27,7 @@ func kvmHost(t *testing.T) *libvirt.Host {
 	if os.Getenv("EVENKEEL_MACHINES") != "inside" {
 		t.Skip("runs in a test machine only: make test-machines")
 	}
-	h, err := libvirt.Open(t.Context(), libvirt.Options{StateDir: t.TempDir()})
+	h, err := libvirt.Open(t.Context(), libvirt.Options{StateDir: t.TempDir(), CallTimeout: callTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
