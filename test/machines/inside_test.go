@@ -1,6 +1,7 @@
 package machines
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"evenkeel/hypervisor/conformance"
+	"evenkeel/test/patience"
 )
 
 // inside runs tests of package inside in a machine, and returns what they printed, and which share of the time the machine
@@ -22,7 +24,8 @@ func inside(t *testing.T, run string) (output string, share float64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, failed := m.Show(t.Context(), os.Stdout, fmt.Sprintf("cd /srv && EVENKEEL_MACHINES=inside ./inside.test -test.v -test.short=%t -test.timeout 60m -test.run '%s'", testing.Short(), run))
+		out, failed := m.Show(t.Context(), os.Stdout, fmt.Sprintf("cd /srv && EVENKEEL_MACHINES=inside %s=%s ./inside.test -test.v -test.short=%t -test.timeout 0 -test.run '%s'",
+			patience.Variable, cmp.Or(os.Getenv(patience.Variable), "1"), testing.Short(), run))
 		if m.lost() || failed != nil && m.stopped(t.Context()) {
 			must(t, m, errEmulator)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"evenkeel/hypervisor"
+	"evenkeel/test/patience"
 )
 
 // A guest boots with 30 to 35 s of CPU time, as the machine's kernel charges it, and nothing that is tested changes that. One that used bootCPU, or
@@ -67,7 +68,7 @@ func awaitBusy(t *testing.T, h hypervisor.Host, s hypervisor.Spec) (seen string,
 	}()
 	defer console.Close()
 	group, began := filepath.Join(groupOf(t, s.Name), "libvirt"), time.Now()
-	for usage(t, group) < bootCPU && time.Since(began) < bootTime {
+	for usage(t, group) < patience.Within(bootCPU) && time.Since(began) < patience.Within(bootTime) {
 		select {
 		case ok := <-beats:
 			if ok {
