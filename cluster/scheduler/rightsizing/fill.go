@@ -113,7 +113,7 @@ func (x *Rightsizer) app(a app, fixed bool) {
 func (x *Rightsizer) consider(m member, in Observations, c *solver.Component) Recommendation {
 	vc, g, vm, estimated := m.vc, m.g, m.vm, m.estimated
 	v := x.tracked(vm)
-	v.seen, v.optional, v.lowest, v.idleTaken = true, optional{}, 0, false
+	v.seen, v.optional, v.lowest, v.deviation, v.idleTaken = true, optional{}, 0, 0, false
 	target := vm.Due(g)
 	if x.shadow {
 		if v.target > 0 {
@@ -171,6 +171,11 @@ func (x *Rightsizer) follow(m member, in Observations, c *solver.Component, out 
 	}
 	c.Need.Memory, c.Floor = need, lowestOf(g, see)
 	v.lowest = c.Floor
+	if see.Memory.Trusted && keptOnce(m.aggressiveness) {
+		means := BufferFor(m.aggressiveness)
+		means.K2 = 0
+		v.deviation = max(0, need-max(c.Floor, see.Memory.need(means, float64(g.Memory), float64(see.MemoryUsed))))
+	}
 	underPressure.memory = min(underPressure.memory, float64(g.Memory))
 	if underPressure.memory > max(need, c.Floor) && in.Now.Sub(v.grew) >= rightsizeRest*x.Period { // until then nothing falls, wished for or not
 		c.Need.Memory, c.Required, v.optional = underPressure.memory, max(need, c.Floor), underPressure
@@ -338,7 +343,9 @@ func (x *Rightsizer) targets(in Observations, r *solver.Result, out *Result) {
 			v.Text = "host " + v.Host + " is short of memory: the VM is left what it uses and a fifth"
 		}
 		if next > v.Target {
-			if v.Grown = true; mine.optional.memory == 0 { // what is only wished for may be taken at once
+			v.Grown = true
+			// What is only wished for may be taken at once, and what is given of a deviation is no need of the VM's own.
+			if mine.optional.memory == 0 && x.p.Components[i].Need.Memory-mine.deviation > float64(v.Target) {
 				mine.grew = in.Now
 			}
 		}
