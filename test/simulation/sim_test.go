@@ -44,6 +44,7 @@ type options struct {
 	rightsized     bool             // guests use now more, now less memory, and needs are estimated
 	bursts         bool             // and most want all of their memory at the same time, now and then
 	tenants        *tenants         // beside the VCs of the default tenant
+	periodic       *periodicWork    // jobs that are signed off, and what fills the hosts beside them
 	unhealed       bool             // a scenario that ends as it is
 	broken         broken
 	verbose        bool
@@ -99,6 +100,7 @@ type sim struct {
 	unexplained map[string]bool  // what waited for too long without a reason
 
 	logs []*quota.Log // of each cluster that was made, the last one last
+	runs runWatch
 }
 
 // outcome of a run.
@@ -272,6 +274,7 @@ func (s *sim) run() {
 	s.note("cluster of %d servers and %d hosts", o.servers, o.hosts)
 	watching, stop := context.WithCancel(s.ctx)
 	s.group.Go(func() { s.watch(watching) })
+	s.group.Go(func() { s.watchRuns(watching) })
 	asking, quit := context.WithCancel(s.ctx)
 	var clients sync.WaitGroup
 	for id := range o.clients {
@@ -281,6 +284,9 @@ func (s *sim) run() {
 		for id := range o.tenants.clients {
 			clients.Go(func() { s.tenantClient(asking, 500+id) })
 		}
+	}
+	if o.periodic != nil {
+		s.periodicClients(asking, &clients)
 	}
 	s.follow()
 	quit()
@@ -297,6 +303,7 @@ func (s *sim) run() {
 	stop()
 	s.audit()
 	s.checkQuotas()
+	s.checkAgenda()
 	if !o.unhealed {
 		s.replay()
 	}
@@ -352,7 +359,7 @@ func (s *sim) form() error {
 	if !s.eventually(time.Minute, func() bool { l := s.leader(); return l != nil && len(l.store.Snapshot().Hosts()) == len(s.order) }) {
 		return fmt.Errorf("not all hosts report")
 	}
-	return nil
+	return s.signOffJobs()
 }
 
 // end everything, so that nothing is left in the bubble.

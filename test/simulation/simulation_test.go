@@ -18,6 +18,7 @@ var (
 	crowd   = flag.Bool("moves", false, "with many moves in every run, not in one of four")
 	squeeze = flag.Bool("rightsized", false, "with rightsized VMs in every run, not in one of four")
 	packed  = flag.Int("crowded", 12, "how many runs of TestCrowded, from seed -first on")
+	regular = flag.Bool("periodic", false, "with periodic work in every run, not in one of three")
 	verbose = flag.Bool("verbose", false, "print what happens, and what members log")
 )
 
@@ -41,6 +42,9 @@ func random(seed uint64) options {
 	}
 	randomScript(&o, long)
 	someTenants(&o)
+	if *regular || seed%3 == 1 { // beside whatever else is in the mix: its seeds have other residues
+		somePeriodicWork(&o)
+	}
 	switch {
 	case *crowd || seed%4 == 0:
 		manyMoves(&o)
