@@ -34,7 +34,7 @@ func parsePages() map[string]*template.Template {
 // functions of the templates.
 var functions = template.FuncMap{
 	"asset": assetAddress,
-	"bar":   bar, "yieldBar": yieldBar, "curve": curve, "tone": tone, "ago": ago, "full": fullName, "vcPath": vcPath, "consolePath": consolePath, "forecastPath": forecastPath, "hostPath": hostPath, "jobPath": jobPath, "filePath": filePath,
+	"bar":   bar, "yieldBar": yieldBar, "curve": curve, "tone": tone, "ago": ago, "full": fullName, "vcPath": vcPath, "vmPath": vmPath, "consolePath": consolePath, "forecastPath": forecastPath, "hostPath": hostPath, "jobPath": jobPath, "filePath": filePath,
 	"shell": shellCommand, "decision": func(form string, d jobData, do string) decisionForm { return decisionForm{form, do, d} },
 	"times": func(a, b float64) float64 { return a * b }, "largest": func(list []float64) float64 {
 		if len(list) == 0 {
@@ -51,7 +51,7 @@ var functions = template.FuncMap{
 		}
 		return part / whole
 	},
-	"size":  size,
+	"size": size, "verbsOfVM": func() []vmVerb { return vmVerbs },
 	"bytes": func(n v1.Size) float64 { return float64(n) },
 	"level": level,
 	"limit": limit, "amount": func(unit string, n float64) string { return limit(unit, &n) },

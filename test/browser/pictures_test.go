@@ -95,7 +95,7 @@ func TestPictures(t *testing.T) {
 		tab.Until(p.until, func() bool { return strings.Contains(tab.Text(), p.until) })
 		tab.Rests()
 		if p.name == "dashboard-periodic" {
-			Eval[bool](tab, `document.querySelector(".calendar").closest("section").scrollIntoView() || true`)
+			Eval[bool](tab, `{ document.querySelector(".calendar").closest("section").scrollIntoView(); } true`)
 		}
 		out := packed(t, tab.Picture())
 		if len(out) > maxPicture {
