@@ -95,11 +95,13 @@ func TestOneVM(t *testing.T) {
 	if vm, err := c.api.VM(t.Context(), "web-vm-0"); err != nil || vm.State != "running" {
 		t.Fatalf("a check stopped it: %+v %v", vm, err)
 	}
-	state := func() string { return Eval[string](tab, `document.querySelector("main > p .state").innerText`) }
+	is := func(state string) bool {
+		return tab.Is(fmt.Sprintf(`document.querySelector("main > p .state")?.innerText === %q`, state))
+	}
 	press("stop", false)
-	tab.Until("it is stopped, without a reload", func() bool { return state() == "stopped" })
+	tab.Until("it is stopped, without a reload", func() bool { return is("stopped") })
 	press("start", false)
-	tab.Until("it runs", func() bool { return state() == "running" })
+	tab.Until("it runs", func() bool { return is("running") })
 	vm, err := c.api.VM(t.Context(), "web-vm-0")
 	must(t, err)
 	other := map[string]string{"h1": "h2", "h2": "h1"}[vm.Host]
