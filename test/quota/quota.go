@@ -46,21 +46,50 @@ type Report struct {
 // begins after it.
 func (l *Log) Check(committed uint64) Report {
 	c := checker{store: state.New(), before: map[string]state.Use{}}
+	l.each(committed, c.play)
+	return c.report
+}
+
+// each calls f with the entries that hold commands, in order.
+func (l *Log) each(committed uint64, f func(Entry)) {
+	next := uint64(0)
 	for _, index := range slices.Sorted(maps.Keys(l.entries)) {
-		if c.next != 0 && index != c.next || index > committed {
-			break
+		if next != 0 && index != next || index > committed {
+			return
 		}
-		c.next = index + 1
+		next = index + 1
 		if e := l.entries[index]; e.Data != nil {
-			c.play(e)
+			f(e)
 		}
 	}
-	return c.report
+}
+
+// Applied is an entry as it was played again, with the states before and after it.
+type Applied struct {
+	Entry
+	Command       state.Command
+	Body          any
+	Outcome       error // of the state machine; nil: it was taken
+	Before, After *state.Snapshot
+}
+
+// Play plays the log as Check does, and calls f after each entry.
+func (l *Log) Play(committed uint64, f func(Applied)) {
+	store := state.New()
+	l.each(committed, func(e Entry) {
+		cmd, body, err := state.Decode(e.Data)
+		if err != nil {
+			return // Check says so
+		}
+		x := Applied{Entry: e, Command: cmd, Body: body, Before: store.Snapshot()}
+		x.Outcome = store.Apply(e.Index, e.Data)
+		x.After = store.Snapshot()
+		f(x)
+	})
 }
 
 type checker struct {
 	store  *state.Store
-	next   uint64
 	before map[string]state.Use // by tenant, after the entry before
 	report Report
 }

@@ -191,7 +191,7 @@ func (s *sim) heal() {
 // calm: no client asks for moves any more, the leader plans none, and no host is to be emptied. Plans that are carried out go on.
 func (s *sim) calm() {
 	for range 60 {
-		if s.withLeader(s.undrain) == nil {
+		if s.withLeader(s.undrain) == nil && s.withLeader(s.endPeriodicWork) == nil {
 			return
 		}
 		_ = wait(s.ctx, time.Second)

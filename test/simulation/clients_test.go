@@ -283,6 +283,9 @@ func (p *serving) act(ctx context.Context, name string, w want, key string) (got
 	case err == nil:
 		return got{Is: "done"}, nil
 	case errors.As(err, &full), errors.As(err, &frozen), errors.As(err, &invalid):
+		if full != nil {
+			p.s.refusedRun(name, full)
+		}
 		return got{Is: "refused"}, nil
 	case errors.Is(err, state.ErrQuota):
 		p.s.count("requests over a quota")
@@ -327,6 +330,9 @@ func (s *sim) spec(name string, count int) state.VC {
 		for _, h := range q.avoid {
 			g.Affinity.Avoid = append(g.Affinity.Avoid, "host:"+h)
 		}
+	}
+	if s.o.periodic != nil && s.o.periodic.shape(&vc) {
+		return vc
 	}
 	tenant, plain := state.SplitName(name)
 	if plain[0] == 'r' {

@@ -101,6 +101,7 @@ func (s *sim) enforce(saved []byte, foreign bool) error {
 	})
 	if err == nil {
 		s.count("snapshots restored")
+		s.restoredRuns(saved)
 	}
 	for range 200 { // whether it is in force is for the next linearizable read to say, and the next leader may still put it in force
 		there := map[string]seenVC{}

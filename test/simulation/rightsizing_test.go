@@ -23,6 +23,9 @@ func (o *options) period() time.Duration {
 	if o.rightsized {
 		return 2 * time.Second
 	}
+	if o.periodic != nil {
+		return evaluateRuns
+	}
 	return 0
 }
 
@@ -65,6 +68,9 @@ func (w watched) Report(ctx context.Context, r agent.Report) error {
 			r.Estimates = append(r.Estimates, s.guess(m))
 		}
 		s.uses.reported(r.Samples)
+	}
+	if s.o.periodic != nil {
+		r.Samples = s.throttled(r.Samples)
 	}
 	return w.link.Report(ctx, r)
 }

@@ -43,6 +43,7 @@ type options struct {
 	sized          map[string]sized // VCs of a scenario, by name
 	rightsized     bool             // guests use now more, now less memory, and needs are estimated
 	tenants        *tenants         // beside the VCs of the default tenant
+	periodic       *periodicWork    // jobs that are signed off, and what fills the hosts beside them
 	unhealed       bool             // a scenario that ends as it is
 	broken         broken
 	verbose        bool
@@ -98,6 +99,7 @@ type sim struct {
 	unexplained map[string]bool  // what waited for too long without a reason
 
 	logs []*quota.Log // of each cluster that was made, the last one last
+	runs runWatch
 }
 
 // outcome of a run.
@@ -271,6 +273,7 @@ func (s *sim) run() {
 	s.note("cluster of %d servers and %d hosts", o.servers, o.hosts)
 	watching, stop := context.WithCancel(s.ctx)
 	s.group.Go(func() { s.watch(watching) })
+	s.group.Go(func() { s.watchRuns(watching) })
 	asking, quit := context.WithCancel(s.ctx)
 	var clients sync.WaitGroup
 	for id := range o.clients {
@@ -280,6 +283,9 @@ func (s *sim) run() {
 		for id := range o.tenants.clients {
 			clients.Go(func() { s.tenantClient(asking, 500+id) })
 		}
+	}
+	if o.periodic != nil {
+		s.periodicClients(asking, &clients)
 	}
 	s.follow()
 	quit()
@@ -296,6 +302,7 @@ func (s *sim) run() {
 	stop()
 	s.audit()
 	s.checkQuotas()
+	s.checkAgenda()
 	if !o.unhealed {
 		s.replay()
 	}
@@ -351,7 +358,7 @@ func (s *sim) form() error {
 	if !s.eventually(time.Minute, func() bool { l := s.leader(); return l != nil && len(l.store.Snapshot().Hosts()) == len(s.order) }) {
 		return fmt.Errorf("not all hosts report")
 	}
-	return nil
+	return s.signOffJobs()
 }
 
 // end everything, so that nothing is left in the bubble.

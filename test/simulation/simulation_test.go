@@ -17,6 +17,7 @@ var (
 	first   = flag.Uint64("first", 1, "seed of the first one")
 	crowd   = flag.Bool("moves", false, "with many moves in every run, not in one of four")
 	squeeze = flag.Bool("rightsized", false, "with rightsized VMs in every run, not in one of four")
+	regular = flag.Bool("periodic", false, "with periodic work in every run, not in one of three")
 	verbose = flag.Bool("verbose", false, "print what happens, and what members log")
 )
 
@@ -40,6 +41,9 @@ func random(seed uint64) options {
 	}
 	randomScript(&o, long)
 	someTenants(&o)
+	if *regular || seed%3 == 1 { // beside whatever else is in the mix: its seeds have other residues
+		somePeriodicWork(&o)
+	}
 	switch {
 	case *crowd || seed%4 == 0:
 		manyMoves(&o)

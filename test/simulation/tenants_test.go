@@ -39,7 +39,9 @@ func someTenants(o *options) {
 
 // own are the names of VCs that the clients of the default tenant know.
 func (o options) own() []string {
-	return slices.DeleteFunc(slices.Clone(o.names), func(name string) bool { return strings.Contains(name, "/") })
+	return slices.DeleteFunc(slices.Clone(o.names), func(name string) bool {
+		return strings.Contains(name, "/") || o.periodic != nil && o.periodic.knows(name)
+	})
 }
 
 // newDisks gives all servers empty disks, of one new cluster. What they write is noted, whatever they forget of it.
