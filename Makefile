@@ -11,10 +11,11 @@ export PATH := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 # hashicorpmetrics: Raft's metrics reach our own Prometheus registry.
 export EVENKEEL_TAGS := libvirt_dlopen,hashicorpmetrics
 # No version control stamps: they fail in a checkout that belongs to another user (CI), and VERSION has the same facts.
-export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
+# No paths of this machine, in programs and tests alike: otherwise each package is compiled once for either.
+export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false -trimpath)
 GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-BUILD   := $(GO) build -trimpath -tags $(EVENKEEL_TAGS) -ldflags '-X main.version=$(VERSION)'
+BUILD   := $(GO) build -tags $(EVENKEEL_TAGS) -ldflags '-X main.version=$(VERSION)'
 
 export EVENKEEL_GUEST := $(CURDIR)/build/guest
 

@@ -2,8 +2,8 @@
 # test.sh STAGE... runs the tests in stages, each on its own share of the packages:
 #   lint   no tests, but what make lint checks
 #   unit   packages that need no hypervisor
-#   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo, not on the
-#          packages that decide: none of them starts a goroutine, a house rule, and not on whole clusters)
+#   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo, not on
+#          packages that start no goroutine, a house rule for those that decide, and not on whole clusters)
 #   programs  test/attack and test/browser, which want the CPU that labs take, and beside them vcctl, with the race detector, and what
 #          links libvirt, vcd above all: these wait for servers most of the time, and may last into the next stage
 #   real   packages whose tests drive the real libvirt and QEMU, that of this machine and that of Debian's backports: chaos
@@ -52,11 +52,17 @@ browser=evenkeel/test/browser
 cgo=$(go list -tags "$tags" -f '{{.ImportPath}} {{join .Deps " "}} {{join .TestImports " "}} {{join .XTestImports " "}} ' ./... |
 	grep -E ' (libvirt\.org/go/libvirt|evenkeel/hypervisor/libvirt) ' | cut -d ' ' -f 1 || true)
 
-# The schedulers that only decide: those without a runner.
+# The schedulers that start no goroutine, neither themselves nor in their tests. Several goroutines call those with a runner: that is
+# tested with the race detector where it is done, in cluster/leader.
+concurrent='(^|[[:space:]])go [A-Za-z.]+\(|sync\.WaitGroup|synctest\.'
 deciding=(./test/scheduling)
 for dir in cluster/scheduler/*/; do
-	[ -e "$dir/run.go" ] || deciding+=("./$dir")
+	grep -qE "$concurrent" "$dir"*.go || deciding+=("./$dir")
 done
+
+# Tests of cluster/state that start goroutines, or have the state compacted, which starts one. The others do without the detector.
+state=evenkeel/cluster/state
+state_tests="^($(grep -lE "$concurrent|\.Compact\(\)" cluster/state/*_test.go | xargs grep -ohE '^func Test[A-Za-z0-9_]+' | sed 's/func //' | paste -sd '|'))\$"
 
 # Not sim/replay, whose tests share it among goroutines, and not sim/trace, which reads files.
 pure=$(go list ./allocator/... ./migration/... ./forecast/... ./sim/... "${deciding[@]}" | grep -vxE 'evenkeel/sim/(replay|trace)')
@@ -66,9 +72,10 @@ pure=$(go list ./allocator/... ./migration/... ./forecast/... ./sim/... "${decid
 whole=$'evenkeel/test/simulation\nevenkeel/test/readme'
 
 # internal/lint starts no goroutine, which it checks itself. These tests of vcsim replay for long, without the detector;
-# TestRunGolden and TestMorpheusJSON (its seeds side by side) replay the same code under the detector.
+# TestRunGolden, TestMorpheusJSON (its seeds side by side) and every policy on two kinds of workload run the same code under the detector.
 plain=evenkeel/internal/lint
-plain_tests='^Test(PaperFlexGolden|MorpheusGolden)$'
+plain_tests='^Test(PaperFlexGolden|MorpheusGolden|RunWorkloads)$'
+skip_race='^Test(PaperFlexGolden|MorpheusGolden)$|^TestRunWorkloads$/^(recurring|lublin|azure|openb|google|planetlab)$'
 
 # without LIST: standard input less the lines of LIST.
 without() { grep -vxF -f <(printf '%s\n' "$1" | grep . || echo -) || true; }
@@ -146,18 +153,21 @@ machine_image() {
 	[[ $status -eq 0 ]] && GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0=$PWD packaging/build.sh && touch "$logs/machine"
 }
 
+# Of test/machines what nothing else tests: the machine itself, the contract of hypervisor.Host for one guest, caps, and vcd under its
+# unit until the watchdog resets its host. make test-machines SHORT=1 has more, make test-machines all.
+on_machines='^Test(Machine|Conformance|Caps|Vcd)$/^(Machine.*|NoGuest|OneGuest|Watchdog)$'
+
 # machines prints at its end what was checked, what was not, and why.
 machines() {
 	local status=0
-	EVENKEEL_MACHINES=1 go_test -count 1 -short -timeout 40m <<<evenkeel/test/machines || status=$?
+	EVENKEEL_MACHINES=1 go_test -count 1 -short -timeout 40m -run "$on_machines" <<<evenkeel/test/machines || status=$?
 	jq -r 'select(.Output) | .Output' "$events" | grep '^machines:' | awk '!seen[$0]++'
 	return "$status"
 }
 
 # executions NAME: how often a fuzz target is called. Executions are counted, not seconds: Go's fuzzer may take the end of its
-# own time for a failure of the target (go.dev/issue/75804). Most targets do thousands a second. Fewer for those that are slow:
-# at each execution the fuzzer reads the counters of all code that is linked, here whole programs, or two servers answer over
-# TLS. They still do several times their corpus of seeds and of inputs kept from earlier runs.
+# own time for a failure of the target (go.dev/issue/75804). Most targets do thousands a second. Fewer where two servers answer
+# over TLS, and for an input that is large at once. They still do several times their corpus of seeds and of inputs kept from earlier runs.
 executions() {
 	case $1 in
 	FuzzListener | FuzzReorder | FuzzAzureRole) echo "${EVENKEEL_FUZZTIME:-6000x}" ;;
@@ -165,12 +175,21 @@ executions() {
 	esac
 }
 
+# fuzz has the coverage of this module's packages guide the fuzzer, one program for all targets of a package. "go test -fuzz" instruments
+# the standard library and the dependencies as well: all of them are compiled once more, and each execution reads their counters.
 fuzz() {
-	local status=0 file name
-	while IFS=: read -r file name; do
-		echo "-- $name in $(dirname "$file")"
-		go test -tags "$tags" "${vet[@]}" -run '^$' -fuzz "^$name\$" -fuzzminimizetime 20x -fuzztime "$(executions "$name")" "$(dirname "$file")" || status=1
-	done < <(grep -roE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed 's/func //' | sort)
+	local status=0 dir name corpus
+	while read -r dir; do
+		go test -c -tags "$tags" -vet=off -gcflags 'evenkeel/...=-d=libfuzzer' -o "$logs/fuzz.test" "$dir" || {
+			status=1
+			continue
+		}
+		corpus=$(go env GOCACHE)/fuzz/$(go list -tags "$tags" "$dir") # where "go test -fuzz" keeps it
+		while read -r name; do
+			echo "-- $name in $dir"
+			(cd "$dir" && "$logs/fuzz.test" -test.run '^$' -test.fuzz "^$name\$" -test.fuzzminimizetime 20x -test.fuzztime "$(executions "$name")" -test.fuzzcachedir "$corpus") || status=1
+		done < <(grep -ohE '^func Fuzz[A-Za-z0-9_]+' "$dir"/*_test.go | sed 's/func //')
+	done < <(grep -rlE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | xargs -n 1 dirname | sort -u)
 	return "$status"
 }
 
@@ -187,9 +206,10 @@ run() {
 		;;
 	race)
 		# Twice as much garbage saves a tenth of the CPU under the detector. Not where vcd runs, which paces its collector itself.
-		GOGC=200 stage "unit tests, race detector" go_test -race -skip "$plain_tests" \
-			< <(without "$real_paths"$'\n'"$cgo"$'\n'"$pure"$'\n'"$whole"$'\n'"$attack"$'\n'"$browser"$'\n'"$plain"$'\nevenkeel/cmd/vcctl' <<<"$all")
-		stage "unit tests of what starts no goroutine" go_test < <(without "$real_paths" <<<"$pure"$'\n'"$plain")
+		GOGC=200 stage "unit tests, race detector" go_test -race -skip "$skip_race" \
+			< <(without "$real_paths"$'\n'"$cgo"$'\n'"$pure"$'\n'"$state"$'\n'"$whole"$'\n'"$attack"$'\n'"$browser"$'\n'"$plain"$'\nevenkeel/cmd/vcctl' <<<"$all")
+		stage "the cluster's state, race detector" go_test -race -run "$state_tests" <<<"$state"
+		stage "unit tests of what starts no goroutine" go_test < <(without "$real_paths" <<<"$pure"$'\n'"$state"$'\n'"$plain")
 		stage "long replays" go_test -run "$plain_tests" <<<evenkeel/cmd/vcsim
 		stage "whole clusters without libvirt" go_test <<<"$whole"
 		;;

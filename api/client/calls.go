@@ -15,6 +15,27 @@ func (c *Client) VirtualClusters(ctx context.Context, opts ...Option) ([]v1.Virt
 	return list[v1.VirtualCluster](ctx, c, opts, "virtual-clusters")
 }
 
+// Part of a list that is asked for. The zero value is all of it.
+type Part struct {
+	Search string // words that items have
+	Offset int    // items before the first one
+	Limit  int    // 0: all
+}
+
+func (p Part) option() Option {
+	return query("search", p.Search, "offset", number(p.Offset), "limit", number(p.Limit))
+}
+
+// VirtualClustersPart is a part of VirtualClusters.
+func (c *Client) VirtualClustersPart(ctx context.Context, p Part, opts ...Option) (v1.Part[v1.VirtualCluster], error) {
+	return get[v1.Part[v1.VirtualCluster]](ctx, c, with(opts, p.option()), "virtual-clusters")
+}
+
+// Lacking are virtual clusters in the queue, and those that run with a yield below what they are promised.
+func (c *Client) Lacking(ctx context.Context, p Part, opts ...Option) (v1.Part[v1.VirtualCluster], error) {
+	return c.VirtualClustersPart(ctx, p, with(opts, query("lacking", "true"))...)
+}
+
 // VirtualCluster of that name.
 func (c *Client) VirtualCluster(ctx context.Context, name string, opts ...Option) (v1.VirtualCluster, error) {
 	return get[v1.VirtualCluster](ctx, c, opts, "virtual-clusters", name)
@@ -55,6 +76,11 @@ func (c *Client) VMs(ctx context.Context, virtualCluster, host string, opts ...O
 	return list[v1.VM](ctx, c, with(opts, query("virtualCluster", virtualCluster, "host", host)), "vms")
 }
 
+// VMsPart is a part of all VMs.
+func (c *Client) VMsPart(ctx context.Context, p Part, opts ...Option) (v1.Part[v1.VM], error) {
+	return get[v1.Part[v1.VM]](ctx, c, with(opts, p.option()), "vms")
+}
+
 // VM of that name or id.
 func (c *Client) VM(ctx context.Context, name string, opts ...Option) (v1.VM, error) {
 	return get[v1.VM](ctx, c, opts, "vms", name)
@@ -74,6 +100,11 @@ func (c *Client) Forecast(ctx context.Context, name, resource string, steps int,
 // Hosts by name.
 func (c *Client) Hosts(ctx context.Context, opts ...Option) ([]v1.Host, error) {
 	return list[v1.Host](ctx, c, opts, "hosts")
+}
+
+// HostsPart is a part of Hosts.
+func (c *Client) HostsPart(ctx context.Context, p Part, opts ...Option) (v1.Part[v1.Host], error) {
+	return get[v1.Part[v1.Host]](ctx, c, with(opts, p.option()), "hosts")
 }
 
 // Host of that name.

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -16,20 +17,25 @@ const tagHost = "Hosts"
 
 func (s *Server) registerHosts(api huma.API) {
 	get(api, route{"listHosts", "/v1/hosts", tagHost, "List hosts", "All hosts by name, with what they have, may give and do give."},
-		func(ctx context.Context, in *struct{ ReadParams }) (*answerOf[v1.List[v1.Host]], error) {
+		func(ctx context.Context, in *struct {
+			PartParams
+			ReadParams
+		}) (*answerOf[v1.Part[v1.Host]], error) {
 			v, err := s.view(ctx, in.Consistency)
 			if err != nil {
 				return nil, err
 			}
-			out := &answerOf[v1.List[v1.Host]]{}
-			out.Body.Items = []v1.Host{}
-			of := s.programs(v)
-			for _, h := range v.Hosts() {
-				shown := hostOf(v, h)
-				of.on(&shown)
-				out.Body.Items = append(out.Body.Items, shown)
-			}
-			return out, nil
+			out, of := listPart[v1.Host](in.PartParams), s.programs(v)
+			v.EachHost(func(h *state.Host) bool {
+				shown := sync.OnceValue(func() v1.Host { return hostOf(v, *h) })
+				out.offer(func() string { h := shown(); return h.Name + " " + h.State + " " + h.Lease + " " + h.CordonReason }, func() v1.Host {
+					h := shown()
+					of.on(&h)
+					return h
+				})
+				return true
+			})
+			return out.answer(), nil
 		})
 	get(api, route{"getHost", "/v1/hosts/{name}", tagHost, "Get a host", "One host, as in the list."},
 		func(ctx context.Context, in *struct {

@@ -202,15 +202,13 @@ func (sc scope) key(key string) string {
 	return state.KeyOfTenant(sc.tenant, sc.since, key)
 }
 
-func (x scopedView) vcs() []state.VC {
-	var out []state.VC
+func (x scopedView) eachVC(f func(vc *state.VC)) {
 	x.v.EachVC(func(vc *state.VC) bool {
 		if x.owns(vc.Name) {
-			out = append(out, *vc)
+			f(vc)
 		}
 		return true
 	})
-	return out
 }
 
 func (x scopedView) vc(name string) (state.VC, error) {

@@ -18,14 +18,14 @@ func (x scopedView) status(version string, ready bool) v1.ClusterStatus {
 		out.NotReady = restrictedTexts[v1.ProblemUnavailable]
 	}
 	unknown := 0
-	for _, row := range x.vcs() {
-		vc := x.v.VCView(row)
+	x.eachVC(func(row *state.VC) {
+		vc := x.v.VCView(*row)
 		unknown += vc.Unknown
 		out.VirtualClusters[string(vc.State)]++
 		if vc.Count.Starting+vc.Count.Running > 0 {
 			out.MinYield = min(out.MinYield, vc.Yield)
 		}
-	}
+	})
 	out.VMs = count(state.CountPhases(vms), unknown)
 	for _, row := range vms {
 		vm := x.v.VMView(row)

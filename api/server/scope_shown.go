@@ -119,7 +119,7 @@ func (x scopedView) operation(op state.Operation) v1.Operation {
 	out.Text = x.text(out.Text)
 	if x.restricted {
 		out.Plan, out.Host, out.Index = "", "", 0
-		out.Text = fmt.Sprintf("%d of %d VMs done", out.Done, out.Total)
+		out.Text = fmt.Sprintf("%d of %s done", out.Done, state.VMs(out.Total))
 		if op.VM != "" {
 			out.Text = out.State
 		}
@@ -167,7 +167,7 @@ func (x scopedView) explanation(vc state.VC) v1.Explanation {
 		}
 		for _, g := range shown.Groups {
 			if g.Allocation > 0 {
-				out.Lines = append(out.Lines, fmt.Sprintf("group %s: %d VMs, each is given %.3f of the %.3f cores it needs: yield %.3f", g.Name, g.Count, g.Allocation, g.Need, g.Yield))
+				out.Lines = append(out.Lines, fmt.Sprintf("group %s: %s, each is given %.3f of the %.3f cores it needs: yield %.3f", g.Name, state.VMs(g.Count), g.Allocation, g.Need, g.Yield))
 			}
 		}
 		return out

@@ -3,11 +3,13 @@ package server
 import (
 	"context"
 	"net/http"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"evenkeel/api/v1"
 	"evenkeel/cluster/leader"
+	"evenkeel/cluster/state"
 )
 
 const tagVC = "Virtual clusters"
@@ -35,18 +37,23 @@ func (s *Server) registerVirtualClusters(api huma.API) {
 	get(api, route{"listVirtualClusters", base, tagVC, "List virtual clusters", "All virtual clusters, oldest first."},
 		func(ctx context.Context, in *struct {
 			TenantParams
+			PartParams
 			ReadParams
-		}) (*answerOf[v1.List[v1.VirtualCluster]], error) {
+			Lacking bool `query:"lacking" doc:"Only those in the queue, and those that run with a yield below what they are promised."`
+		}) (*answerOf[v1.Part[v1.VirtualCluster]], error) {
 			x, err := s.scoped(ctx, in.TenantParams, in.ReadParams)
 			if err != nil {
 				return nil, err
 			}
-			out := &answerOf[v1.List[v1.VirtualCluster]]{}
-			out.Body.Items = []v1.VirtualCluster{}
-			for _, vc := range x.vcs() {
-				out.Body.Items = append(out.Body.Items, x.virtualCluster(x.v.VCView(vc)))
-			}
-			return out, nil
+			out := listPart[v1.VirtualCluster](in.PartParams)
+			x.eachVC(func(vc *state.VC) {
+				view := sync.OnceValue(func() *leader.VCView { seen := x.v.VCView(*vc); return &seen })
+				if in.Lacking && !view().Lacking() {
+					return
+				}
+				out.offer(func() string { return vc.Name + " " + string(view().State) }, func() v1.VirtualCluster { return x.virtualCluster(*view()) })
+			})
+			return out.answer(), nil
 		})
 	get(api, route{"getVirtualCluster", base + "/{name}", tagVC, "Get a virtual cluster", "One virtual cluster, with its groups and their VMs counted by phase."},
 		func(ctx context.Context, in *struct {

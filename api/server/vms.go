@@ -24,10 +24,11 @@ func (s *Server) registerVMs(api huma.API) {
 	get(api, route{"listVMs", "/v1/vms", tagVM, "List VMs", "All VMs, oldest first, with what they need, are given and use."},
 		func(ctx context.Context, in *struct {
 			TenantParams
+			PartParams
 			ReadParams
 			VirtualCluster string `query:"virtualCluster" doc:"Only those of the virtual cluster of that name."`
 			Host           string `query:"host" doc:"Only those on the host of that name. For roles of the cluster."`
-		}) (*answerOf[v1.List[v1.VM]], error) {
+		}) (*answerOf[v1.Part[v1.VM]], error) {
 			x, err := s.scoped(ctx, in.TenantParams, in.ReadParams)
 			if err != nil {
 				return nil, err
@@ -35,8 +36,11 @@ func (s *Server) registerVMs(api huma.API) {
 			if in.Host != "" && x.restricted {
 				return nil, newProblem(http.StatusForbidden, v1.ProblemForbidden, "a host can be named by roles of the cluster only")
 			}
-			out := &answerOf[v1.List[v1.VM]]{}
-			out.Body.Items = []v1.VM{}
+			out := listPart[v1.VM](in.PartParams)
+			offer := func(row *state.VM) {
+				shown := sync.OnceValue(func() v1.VM { return x.vmOf(x.v.VMView(*row)) })
+				out.offer(func() string { vm := shown(); return row.Name + " " + vm.State + " " + vm.Host }, shown)
+			}
 			if _, ok := x.v.Host(in.Host); in.Host != "" && !ok {
 				return nil, notFound("there is no host %q", in.Host)
 			}
@@ -47,21 +51,24 @@ func (s *Server) registerVMs(api huma.API) {
 				}
 				for _, row := range x.v.VMsOf(vc.ID) {
 					if in.Host == "" || row.Host == in.Host {
-						out.Body.Items = append(out.Body.Items, x.vmOf(x.v.VMView(row)))
+						offer(&row)
 					}
 				}
-				return out, nil
+				return out.answer(), nil
 			}
 			x.eachVM(func(row *state.VM) {
 				if in.Host != "" && row.Host != in.Host {
 					return
 				}
-				m := x.v.VMView(*row)
-				if _, of := x.names(m.VCName); in.VirtualCluster == "" || of == in.VirtualCluster {
-					out.Body.Items = append(out.Body.Items, x.vmOf(m))
+				if in.VirtualCluster != "" {
+					vc, _ := x.v.VC(row.VC)
+					if _, of := x.names(vc.Name); of != in.VirtualCluster {
+						return
+					}
 				}
+				offer(row)
 			})
-			return out, nil
+			return out.answer(), nil
 		})
 	get(api, route{"getVM", "/v1/vms/{name}", tagVM, "Get a VM", "By its name or its id."},
 		func(ctx context.Context, in *struct {

@@ -14,7 +14,7 @@ import (
 )
 
 // window is how many rows of a long list a page has at first, and gets more of at a time.
-const window = 200
+const window = 100
 
 // rows is the part of a list that a page shows.
 type rows[T any] struct {
@@ -25,26 +25,45 @@ type rows[T any] struct {
 	More  string // address of the next part; "": there is none
 }
 
-// rowsOf a list: those that a search finds by their words, from the position that the address names.
-func rowsOf[T any](v *visit, items []T, textOf func(T) string) rows[T] {
+// partAsked is the part of a list that the address of a page names, with its search.
+func partAsked(v *visit) client.Part {
 	q := v.r.URL.Query()
-	out := rows[T]{All: len(items), Query: strings.TrimSpace(q.Get("q"))}
-	if wanted := strings.Fields(strings.ToLower(out.Query)); len(wanted) > 0 {
+	from, _ := strconv.Atoi(q.Get("from")) // what is no number is the beginning
+	return client.Part{Search: clip(strings.TrimSpace(q.Get("q")), maxSearch), Offset: max(from, 0), Limit: window}
+}
+
+// maxSearch is the longest search, characters: that of the API.
+const maxSearch = 253
+
+func clip(text string, most int) string {
+	if r := []rune(text); len(r) > most {
+		return string(r[:most])
+	}
+	return text
+}
+
+// rowsIn a part of a list, as the API answers it.
+func rowsIn[T any](v *visit, asked client.Part, p v1.Part[T]) rows[T] {
+	out := rows[T]{Items: p.Items, Total: p.Matches, All: p.Total, Query: asked.Search}
+	if end := asked.Offset + len(p.Items); end < p.Matches && len(p.Items) > 0 {
+		q := v.r.URL.Query()
+		q.Set("from", strconv.Itoa(end))
+		out.More = v.r.URL.Path + "?" + q.Encode()
+	}
+	return out
+}
+
+// rowsOf a list that the API answers whole: those that a search finds by their words, from the position that the address names.
+func rowsOf[T any](v *visit, items []T, textOf func(T) string) rows[T] {
+	asked, all := partAsked(v), len(items)
+	if wanted := strings.Fields(strings.ToLower(asked.Search)); len(wanted) > 0 {
 		items = slices.DeleteFunc(slices.Clone(items), func(item T) bool {
 			text := strings.ToLower(textOf(item))
 			return slices.ContainsFunc(wanted, func(w string) bool { return !strings.Contains(text, w) })
 		})
 	}
-	out.Total = len(items)
-	from, _ := strconv.Atoi(q.Get("from")) // what is no number is the beginning
-	from = min(max(from, 0), len(items))
-	end := min(from+window, len(items))
-	out.Items = items[from:end]
-	if end < len(items) {
-		q.Set("from", strconv.Itoa(end))
-		out.More = v.r.URL.Path + "?" + q.Encode()
-	}
-	return out
+	from := min(asked.Offset, len(items))
+	return rowsIn(v, asked, v1.Part[T]{Items: items[from:min(from+window, len(items))], Matches: len(items), Total: all})
 }
 
 // fullName is what the whole cluster calls a tenant's object.
@@ -69,7 +88,13 @@ type overviewData struct {
 	Hosts  []v1.Host
 	Below  []v1.VirtualCluster // whose yield is below what they are promised
 	Queued []v1.VirtualCluster
+	More   int // virtual clusters that are below or queued, beside these
+	// MoreWrong is how many conditions there are beside those of Status.
+	MoreWrong int
 }
+
+// maxWrong is how many conditions, and how many virtual clusters that lack something, the overview names.
+const maxWrong = 50
 
 // overview is the first page: the cluster for its operators, the virtual clusters for a tenant.
 func overview(v *visit) error {
@@ -86,29 +111,32 @@ func overview(v *visit) error {
 	if d.Hosts, err = v.api.Hosts(ctx); err != nil {
 		return err
 	}
-	all, err := v.api.VirtualClusters(ctx, v.everyTenant()...)
+	lacking, err := v.api.Lacking(ctx, client.Part{Limit: maxWrong}, v.everyTenant()...)
 	if err != nil {
 		return err
 	}
-	for _, vc := range all {
-		switch {
-		case vc.State == "queued":
+	for _, vc := range lacking.Items {
+		if vc.State == "queued" {
 			d.Queued = append(d.Queued, vc)
-		case vc.VMs.Running > 0 && vc.Yield < vc.MinYield-1e-9:
+		} else {
 			d.Below = append(d.Below, vc)
 		}
+	}
+	d.More = lacking.Matches - len(lacking.Items)
+	if all := d.Status.Conditions; len(all) > maxWrong {
+		d.Status.Conditions, d.MoreWrong = all[:maxWrong], len(all)-maxWrong
 	}
 	v.Title, v.Live, v.Data = "Overview", true, d
 	return v.show("overview")
 }
 
 func hosts(v *visit) error {
-	all, err := v.api.Hosts(v.r.Context())
+	asked := partAsked(v)
+	part, err := v.api.HostsPart(v.r.Context(), asked)
 	if err != nil {
 		return err
 	}
-	v.Title, v.Live = "Hosts", true
-	v.Data = rowsOf(v, all, func(h v1.Host) string { return h.Name + " " + h.State + " " + h.Lease + " " + h.CordonReason })
+	v.Title, v.Live, v.Data = "Hosts", true, rowsIn(v, asked, part)
 	return v.show("hosts")
 }
 
@@ -118,11 +146,12 @@ type vcsData struct {
 }
 
 func virtualClusters(v *visit) error {
-	all, err := v.api.VirtualClusters(v.r.Context(), v.everyTenant()...)
+	asked := partAsked(v)
+	part, err := v.api.VirtualClustersPart(v.r.Context(), asked, v.everyTenant()...)
 	if err != nil {
 		return err
 	}
-	d := vcsData{rows: rowsOf(v, all, func(vc v1.VirtualCluster) string { return fullName(vc.Tenant, vc.Name) + " " + vc.State })}
+	d := vcsData{rows: rowsIn(v, asked, part)}
 	if !v.OfCluster() {
 		q, err := v.api.Quota(v.r.Context(), v.Self.Tenant)
 		if err != nil {
@@ -135,12 +164,12 @@ func virtualClusters(v *visit) error {
 }
 
 func vms(v *visit) error {
-	all, err := v.api.VMs(v.r.Context(), "", "", v.everyTenant()...)
+	asked := partAsked(v)
+	part, err := v.api.VMsPart(v.r.Context(), asked, v.everyTenant()...)
 	if err != nil {
 		return err
 	}
-	v.Title, v.Live = "VMs", true
-	v.Data = rowsOf(v, all, func(vm v1.VM) string { return fullName(vm.Tenant, vm.Name) + " " + vm.State + " " + vm.Host })
+	v.Title, v.Live, v.Data = "VMs", true, rowsIn(v, asked, part)
 	return v.show("vms")
 }
 

@@ -37,11 +37,9 @@ func readFile(v *visit) (fileData, error) {
 		tenant, own = "", name
 	}
 	d := fileData{Full: fullName(tenant, own), Tenant: tenant, Name: own, ETag: file.ETag, Hidden: file.Hidden}
-	text, err := v1.VCFile(file.Spec)
-	if err != nil {
+	if d.Text, err = file.Text(); err != nil {
 		return d, err
 	}
-	d.Text = string(text)
 	if d.Versions, err = v.api.Versions(ctx, name, of...); err != nil {
 		return d, err
 	}
@@ -100,10 +98,12 @@ func changeVCFile(v *visit) error {
 // plainText of a form: browsers end its lines with CR and LF.
 func plainText(text string) string { return strings.ReplaceAll(text, "\r\n", "\n") }
 
-// applyFile makes a virtual cluster what the form's file says: with edit, the file is the present one with changes in it.
+// applyFile makes a virtual cluster what the form's file says: with edit, the file is the present one with changes in it. A file of the
+// user's may say which version it was made of: then it is compared with that one.
 func applyFile(v *visit, do, name string, of []client.Option) (v1.Result, error) {
 	_, dry, form := v.asked()
-	spec, err := v1.ParseVCFile([]byte(plainText(form.Get("file"))))
+	text := []byte(plainText(form.Get("file")))
+	spec, err := v1.ParseVCFile(text)
 	if err != nil {
 		return v1.Result{}, err
 	}
@@ -116,6 +116,8 @@ func applyFile(v *visit, do, name string, of []client.Option) (v1.Result, error)
 	opts := options(of, dry)
 	if do == "edit" {
 		opts = append(opts, client.Edit(), client.IfTag(form.Get("etag")))
+	} else if base := v1.BaseOf(text); base != "" {
+		opts = append(opts, client.Base(base))
 	}
 	if form.Get("restart") != "" {
 		opts = append(opts, client.Restart())

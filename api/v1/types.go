@@ -13,6 +13,13 @@ type List[T any] struct {
 	Items []T `json:"items" nullable:"false" doc:"What was found."`
 }
 
+// Part of a list, with how many items there are in all where the request limits them.
+type Part[T any] struct {
+	Items   []T `json:"items" nullable:"false" doc:"What was found."`
+	Matches int `json:"matches,omitempty" doc:"With limit: how many items the search finds, in all parts."`
+	Total   int `json:"total,omitempty" doc:"With limit: how many items there are without the search."`
+}
+
 // VirtualCluster is a virtual cluster as it stands.
 type VirtualCluster struct {
 	ID             string    `json:"id" doc:"Id of the virtual cluster; never used again."`

@@ -71,7 +71,7 @@ func Explain(v *View, vc state.VC) Explanation {
 		return out
 	}
 	for _, g := range vc.Groups {
-		say("group %s: %d VMs, each is given %.3f of the %.3f cores it needs: yield %.3f", g.Name, g.Count, g.Allocation, g.Need(), g.Yield())
+		say("group %s: %s, each is given %.3f of the %.3f cores it needs: yield %.3f", g.Name, state.VMs(g.Count), g.Allocation, g.Need(), g.Yield())
 	}
 	for _, line := range v.rightsizingOf(vc) {
 		say("%s", line)

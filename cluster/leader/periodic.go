@@ -94,7 +94,7 @@ func (c *Service) decidePeriodic(ctx context.Context, name string, ask PeriodicA
 		slices.Sort(skips)
 		skips = slices.DeleteFunc(slices.Compact(skips), func(day string) bool { return slices.Contains(ask.Keep, day) })
 		put.SignOff.Skips = skips
-		put.Text = fmt.Sprintf("%d VMs for %s in each period", put.SignOff.VMs(), put.SignOff.Length())
+		put.Text = fmt.Sprintf("%s for %s in each period", state.VMs(put.SignOff.VMs()), put.SignOff.Length())
 		if err := c.inForce(name, &put.SignOff); err != nil {
 			return p, err
 		}

@@ -192,5 +192,5 @@ func shown(c FieldChange) FieldChange {
 }
 
 func groupText(g *state.Group) string {
-	return fmt.Sprintf("%d VMs of %s cores and %s", g.Count, exact(g.CPU), bytesText(g.Memory))
+	return fmt.Sprintf("%s of %s cores and %s", state.VMs(g.Count), exact(g.CPU), bytesText(g.Memory))
 }

@@ -166,6 +166,11 @@ type VCView struct {
 	Estimates, Aggressiveness string
 }
 
+// Lacking says whether the VC waits in the queue, or runs with a yield below what it is promised.
+func (c *VCView) Lacking() bool {
+	return c.State == state.VCQueued || c.Count.Running > 0 && c.Yield < c.MinYield-1e-9
+}
+
 // VMView returns a VM with its live figures.
 func (v *View) VMView(vm state.VM) VMView {
 	vc, _ := v.VC(vm.VC)

@@ -444,7 +444,7 @@ func (s *Snapshot) drainProgress(op Operation) Progress {
 		}
 		return true
 	})
-	out := Progress{State: OpPending, Total: left, Text: fmt.Sprintf("%d VMs left", left)}
+	out := Progress{State: OpPending, Total: left, Text: VMs(left) + " left"}
 	if p, ok := s.MovePlan(h.Drain.Plan); ok && h.Drain.Plan != "" {
 		out.Done = p.Progress().Done
 		out.Total += out.Done
@@ -455,7 +455,7 @@ func (s *Snapshot) drainProgress(op Operation) Progress {
 	case DrainDone:
 		out.State, out.Text = OpDone, "the host is empty"
 	case DrainBlocked, DrainStopped:
-		out.State, out.Text = OpFailed, fmt.Sprintf("%s with %d VMs left: %s", h.Drain.State, left, h.Drain.Text)
+		out.State, out.Text = OpFailed, fmt.Sprintf("%s with %s left: %s", h.Drain.State, VMs(left), h.Drain.Text)
 	}
 	return out
 }

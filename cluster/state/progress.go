@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"slices"
+	"strconv"
 )
 
 // VCState is what users see of a VC as a whole.
@@ -155,9 +156,9 @@ func (s *Snapshot) ProgressOf(op Operation, enacted func(host string) uint64) Pr
 	c := CountPhases(vms)
 	switch op.Kind {
 	case "delete":
-		return Progress{State: OpPending, Total: len(vms), Text: fmt.Sprintf("%d VMs left", len(vms))}
+		return Progress{State: OpPending, Total: len(vms), Text: VMs(len(vms)) + " left"}
 	case "stop":
-		p := Progress{State: OpPending, Done: c.Stopped + c.Failed + c.Lost, Total: len(vms), Text: fmt.Sprintf("%d of %d VMs stopped", c.Stopped+c.Failed+c.Lost, len(vms))}
+		p := Progress{State: OpPending, Done: c.Stopped + c.Failed + c.Lost, Total: len(vms), Text: fmt.Sprintf("%d of %s stopped", c.Stopped+c.Failed+c.Lost, VMs(len(vms)))}
 		switch {
 		case vc.Goal != GoalStop:
 			p.State, p.Text = OpSuperseded, "a later request wants it to "+string(vc.Goal)
@@ -169,10 +170,18 @@ func (s *Snapshot) ProgressOf(op Operation, enacted func(host string) uint64) Pr
 	return s.runProgress(op, vc, vms, enacted)
 }
 
+// VMs is "1 VM", "3 VMs".
+func VMs(n int) string {
+	if n == 1 {
+		return "1 VM"
+	}
+	return strconv.Itoa(n) + " VMs"
+}
+
 // runProgress is the progress of an operation that ends in a VC that runs as asked: create, start, or a change of its spec.
 func (s *Snapshot) runProgress(op Operation, vc VC, vms []VM, enacted func(string) uint64) Progress {
 	c := CountPhases(vms)
-	p := Progress{State: OpPending, Done: c.Running, Total: len(vms), Text: fmt.Sprintf("%d of %d VMs running", c.Running, len(vms))}
+	p := Progress{State: OpPending, Done: c.Running, Total: len(vms), Text: fmt.Sprintf("%d of %s running", c.Running, VMs(len(vms)))}
 	switch {
 	case vc.Goal == GoalDelete, vc.Goal == GoalStop && !ChangesSpec(op.Kind):
 		p.State, p.Text = OpSuperseded, "a later request wants it to "+string(vc.Goal)
@@ -204,7 +213,7 @@ func (s *Snapshot) runProgress(op Operation, vc VC, vms []VM, enacted func(strin
 	}
 	switch {
 	case leaving > 0:
-		p.Text = fmt.Sprintf("%d VMs to go", leaving)
+		p.Text = VMs(leaving) + " to go"
 	case c.Running+alone < len(vms):
 	case behind != "":
 		p.Text = "waiting for host " + behind + " to enforce the new shares"

@@ -77,14 +77,10 @@ func StoppedAlone(vms []VM) (n int, by []string) {
 
 // StoppedAloneText is "2 VMs stopped by ann, ben"; "" if none was.
 func StoppedAloneText(n int, by []string) string {
-	what := "1 VM"
-	if n != 1 {
-		what = fmt.Sprintf("%d VMs", n)
-	}
 	if n == 0 {
 		return ""
 	}
-	return what + " stopped by " + strings.Join(by, ", ")
+	return VMs(n) + " stopped by " + strings.Join(by, ", ")
 }
 
 // VMReset is a step of a reset: its permit, which goes into the log before the host is given it, or its end.

@@ -322,7 +322,7 @@ func TestSilence(t *testing.T) {
 	s, b, l := newSite(t), newBrain(), &lead{}
 	l.set(true, "")
 	m := s.member("s1", true, false, PeersOptions{Leader: b, Lead: l.ask, Heartbeat: time.Hour})
-	a := s.agent(s.certificates(nil, "h1", false, true, time.Now(), time.Hour), m.at)
+	a := s.agentWith(s.certificates(nil, "h1", false, true, time.Now(), time.Hour), func(o *AgentOptions) { o.Silence = time.Second }, m.at)
 	await(t, a, "the first state", index(0))
 	_, changed, err := a.Desired(context.Background(), "h1")
 	if err != nil {

@@ -245,8 +245,8 @@ func (s *site) agent(k *pki.CertificateStore, servers ...string) *Agent {
 func (s *site) agentWith(k *pki.CertificateStore, change func(*AgentOptions), servers ...string) *Agent {
 	d := s.dialer(k)
 	o := AgentOptions{Host: k.Identity().Name, Dialer: d, Servers: servers, Rand: mathrand.New(mathrand.NewPCG(1, 2)), Log: quiet()}
-	if s.net == nil { // real time is dear
-		o.Silence, o.FirstBackoff, o.LastBackoff = time.Second, 5*time.Millisecond, 50*time.Millisecond
+	if s.net == nil { // real time is dear, but a machine that stands still for seconds must not end a stream
+		o.Silence, o.FirstBackoff, o.LastBackoff = waitLimit, 5*time.Millisecond, 50*time.Millisecond
 	}
 	change(&o)
 	a := NewAgent(o)

@@ -66,37 +66,8 @@ func vcFile(c *call) (yamlText, error) {
 }
 
 func textOf(file v1.VirtualClusterFile) (yamlText, error) {
-	doc, err := v1.VCFile(file.Spec)
-	if err != nil {
-		return "", err
-	}
-	var b strings.Builder
-	if file.Base != "" {
-		fmt.Fprintf(&b, "%s%s\n", baseComment, file.Base)
-	}
-	for _, f := range file.Hidden {
-		fmt.Fprintf(&b, "# %s is not shown to the role of your token\n", f)
-	}
-	b.Write(doc)
-	return yamlText(b.String()), nil
-}
-
-// baseComment begins the line of a fetched file that names the version it was made of.
-const baseComment = "# vc apply compares this file with version "
-
-// baseOf a VC file is the version that the comments above its first field name; "" if they name none.
-func baseOf(doc []byte) string {
-	const maxLength = 64 // of the API's parameter
-	for line := range strings.Lines(string(doc)) {
-		base, is := strings.CutPrefix(strings.TrimSpace(line), baseComment)
-		if is && len(base) <= maxLength {
-			return base
-		}
-		if !strings.HasPrefix(line, "#") {
-			break
-		}
-	}
-	return ""
+	text, err := file.Text()
+	return yamlText(text), err
 }
 
 // file of the -f flag, and the version that it was made of.

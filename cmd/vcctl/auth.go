@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -50,12 +51,12 @@ func (t *tool) authCommand() *cli.Command {
 	}
 }
 
-var selfTable = tableOf("NAME,ROLE,EXPIRES,GROUPS", "ID,ACTOR", func(s v1.Self) []string {
+var selfTable = tableOf("NAME,ROLE,TENANT,EXPIRES,GROUPS", "ID,ACTOR", func(s v1.Self) []string {
 	expires := "never"
 	if s.Until != nil {
 		expires = stamp(*s.Until)
 	}
-	return []string{oneLine(s.Name), s.Role, expires, oneLine(strings.Join(s.Groups, ", ")), s.ID, oneLine(s.Actor)}
+	return []string{oneLine(s.Name), s.Role, cmp.Or(s.Tenant, "all"), expires, oneLine(strings.Join(s.Groups, ", ")), s.ID, oneLine(s.Actor)}
 })
 
 var permissionTable = tableOf("KIND,VERB", "ROLES,OPERATIONS", func(p v1.Permission) []string {

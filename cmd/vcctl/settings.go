@@ -40,7 +40,11 @@ func (t *tool) settings(c *cli.Context) error {
 	})
 }
 
-func settingsText(s v1.ClusterSettings) string {
+// settingsText shows settings; keys: those alone, or below them.
+func settingsText(s v1.ClusterSettings, keys ...string) string {
+	wanted := func(name string) bool {
+		return len(keys) == 0 || slices.ContainsFunc(keys, func(k string) bool { return name == k || strings.HasPrefix(name, k+".") })
+	}
 	notes := map[string]string{ // of a value that says little by itself
 		"moves.maxBytes 0":  " (what one migration sends in a period: " + s.Moves.Budget.Short() + ")",
 		"moves.bandwidth 0": " (no limit)",
@@ -68,7 +72,7 @@ func settingsText(s v1.ClusterSettings) string {
 			case s.Moves == (v1.MoveSettings{}) && slices.Contains([]string{"placement", "moves", "rightsizing"}, name): // not shown to a token of a tenant
 			case v.Kind() == reflect.Struct:
 				add(name+".", v)
-			case name != "moves.budget": // maxBytes says it
+			case name != "moves.budget" && wanted(name): // maxBytes says it
 				tab.row(name, seen(text+notes[name+" "+text], text == ""))
 			}
 		}
@@ -82,7 +86,10 @@ func (t *tool) settingsSet(c *cli.Context) error {
 	if len(pairs) == 0 {
 		return usage("cluster settings set: name at least one setting, as KEY=VALUE")
 	}
+	keys := make([]string, 0, len(pairs))
 	for _, p := range pairs {
+		key, _, _ := strings.Cut(p, "=")
+		keys = append(keys, key)
 		if strings.HasPrefix(p, "-") {
 			return usage("%q is no setting: write KEY=VALUE", p)
 		}
@@ -104,9 +111,10 @@ func (t *tool) settingsSet(c *cli.Context) error {
 		return doing(err, "changing the cluster's settings")
 	}
 	return t.print(c, s, func(bool) string {
+		text := settingsText(s, keys...)
 		if c.Bool("dry-run") {
-			return "Dry run: nothing was changed. It would be:\n" + settingsText(s)
+			text = "Dry run: nothing was changed. It would be:\n" + text
 		}
-		return settingsText(s)
+		return text
 	})
 }

@@ -97,7 +97,7 @@ func (t *tool) readVC(path string) (spec v1.VirtualClusterSpec, base string, err
 	if spec, err = v1.ParseVCFile(doc); err != nil {
 		return spec, "", &failure{statusUsage, fmt.Errorf("%s: %w", path, err)}
 	}
-	return spec, baseOf(doc), nil
+	return spec, v1.BaseOf(doc), nil
 }
 
 func vcCreate(c *call) error {

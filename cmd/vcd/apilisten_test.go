@@ -6,11 +6,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
 	"evenkeel/test/freeport"
+	"evenkeel/test/patience"
 )
 
 // A server with a port of its own for the API answers members, and hosts that join, alone at the other one.
@@ -38,7 +38,7 @@ func TestAPIListen(t *testing.T) {
 	if _, err := client.NewLocal(h2.socket).Join(t.Context(), v1.SetupJoin{Token: k.Token, Addresses: []string{h1.advertise}}); err != nil {
 		t.Fatalf("join at the members' port: %v", err)
 	}
-	asking := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	asking := &http.Client{Timeout: patience.Within(patience.Stall), Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	for path, want := range map[string]int{"/v1/vms": http.StatusMisdirectedRequest, "/metrics": http.StatusMisdirectedRequest, "/openapi.json": http.StatusMisdirectedRequest,
 		"/livez": http.StatusOK} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+h1.advertise+path, nil)

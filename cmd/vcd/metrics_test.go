@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/go-metrics"
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +16,7 @@ import (
 	"evenkeel/api/client"
 	"evenkeel/api/v1"
 	"evenkeel/internal/docpage"
+	"evenkeel/test/patience"
 )
 
 // TestMetricsPage: docs/reference/metrics.md lists what is shown of the libraries' metrics.
@@ -103,7 +103,7 @@ func TestMetricNames(t *testing.T) {
 	if _, err := api.Cordon(t.Context(), "h2", "to see its metrics"); err != nil {
 		t.Fatal(err)
 	}
-	browser := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	browser := &http.Client{Timeout: patience.Within(patience.Stall), Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer browser.CloseIdleConnections()
 	for _, at := range []string{h1.advertise, h2.advertise} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+at+"/metrics", nil)

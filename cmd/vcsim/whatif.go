@@ -167,6 +167,7 @@ func settingsNamed(name string, step float64, floors []float64) (replay.Policy, 
 		ownSettings(p)
 		cpu := rightsizing.CPUBufferFor(name)
 		p.Buffer, p.CPUBuffer, p.Options.MinAge = rightsizing.BufferFor(name), &cpu, 600
+		p.Once = name != state.Conservative
 		p.Yield = 0 // in production CPU evicts no VM
 		return p, nil
 	}

@@ -36,6 +36,9 @@ type Rightsizing struct {
 	// Together, if any, keeps room for what components used at the same time, and knows what they use where Foresight says nothing.
 	Together *Together
 
+	// Once: with Together, deviations of memory and what a host keeps are kept once: rightsizing.Once.
+	Once bool
+
 	// Passing: applications that fit pass one that does not, as in the queue of production. Otherwise first come, first served.
 	Passing bool
 

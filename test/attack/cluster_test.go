@@ -26,6 +26,9 @@ import (
 // awaitMax is how long a test waits for what a quiet machine does within seconds. It proves nothing about speed.
 const awaitMax = 90 * time.Second
 
+// stalls of this machine. Limits on how soon servers act are limits on the time in which it ran.
+var stalls = patience.WatchStalls(context.Background())
+
 // long says whether the long forms of the tests run.
 func long() bool { return os.Getenv("EVENKEEL_ATTACK_LONG") == "1" }
 

@@ -104,11 +104,10 @@ func (w slow) keepOpen(ctx context.Context, from, to string, limit time.Duration
 	}
 	defer conn.Close() //nolint:errcheck // it is the server that ends it
 	if err := w.first(conn); err != nil {
-		return time.Since(begun), nil //nolint:nilerr // the server ended it
+		return stalls.Ran(begun, time.Now()), nil //nolint:nilerr // the server ended it
 	}
-	over := begun.Add(limit)
 	b := make([]byte, 16<<10)
-	for next := time.Now().Add(time.Second); time.Now().Before(over); {
+	for next := time.Now().Add(time.Second); stalls.Ran(begun, time.Now()) < limit; {
 		_ = conn.SetReadDeadline(next)
 		_, err := conn.Read(b)
 		switch {
@@ -117,11 +116,11 @@ func (w slow) keepOpen(ctx context.Context, from, to string, limit time.Duration
 			if w.trickle != nil {
 				_ = conn.SetWriteDeadline(next)
 				if err := w.trickle(conn); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-					return time.Since(begun), nil //nolint:nilerr // the server ended it
+					return stalls.Ran(begun, time.Now()), nil //nolint:nilerr // the server ended it
 				}
 			}
 		case err != nil:
-			return time.Since(begun), nil //nolint:nilerr // the server ended it
+			return stalls.Ran(begun, time.Now()), nil //nolint:nilerr // the server ended it
 		}
 	}
 	return limit, os.ErrDeadlineExceeded

@@ -194,20 +194,19 @@ func (tab *Tab) Until(what string, done func() bool) {
 	}
 }
 
-// Rests waits until a page asks for nothing more, and its text is drawn. It looks at little, so that it takes little of the main thread.
+// Rests waits until a page asks for nothing more. The page itself looks, a few times a second: questions from here would take more of the
+// main thread than what it does.
 func (tab *Tab) Rests() {
 	tab.t.Helper()
-	asked, still := -1, 0
-	err := patience.Until(tab.t.Context(), limit, "the page rests", func() any { return asked }, func() bool {
-		now := Eval[int](tab, `performance.getEntriesByType("resource").length`)
-		if still++; now != asked {
-			asked, still = now, 0
-		}
-		return still > 10
-	})
-	if err != nil {
-		tab.t.Fatal(err)
-	}
+	Eval[bool](tab, `new Promise((done) => {
+  let asked = -1, still = 0;
+  const timer = setInterval(() => {
+    const now = performance.getEntriesByType("resource").length;
+    still = now === asked ? still + 1 : 0;
+    asked = now;
+    if (still === 4) { clearInterval(timer); done(true); }
+  }, 100);
+})`)
 }
 
 // Clean checks that the policy of the page refused nothing since it was loaded, and that no script threw.

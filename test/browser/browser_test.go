@@ -174,7 +174,7 @@ func TestLeaderStops(t *testing.T) {
 	tab.Until("the page is back", func() bool { return !strings.Contains(tab.Text(), "connection to the server is lost") })
 }
 
-// TestTabs: eight tabs of one browser over HTTP/1.1, which allows it six connections, stay up to date.
+// TestTabs: eight tabs of one browser over HTTP/1.1, which allows it six connections, stay up to date, also when vcd starts again.
 func TestTabs(t *testing.T) {
 	t.Parallel()
 	b := Start(t, required, OverHTTP1)
@@ -183,11 +183,24 @@ func TestTabs(t *testing.T) {
 	for len(tabs) < 8 {
 		tabs = append(tabs, b.Open(t, c.page("h1", "/ui/virtual-clusters")))
 	}
-	spec := v1.VirtualClusterSpec{Name: "late", Groups: []v1.GroupSpec{{Name: "vm", CPU: 0.5, Memory: 256 << 20, Image: "tiny"}}}
-	_, err := c.api.Create(t.Context(), spec)
-	must(t, err)
+	shown := func(name string) {
+		t.Helper()
+		_, err := c.api.Create(t.Context(), v1.VirtualClusterSpec{Name: name, Groups: []v1.GroupSpec{{Name: "vm", CPU: 0.5, Memory: 256 << 20, Image: "tiny"}}})
+		must(t, err)
+		for i, tab := range tabs {
+			tab.Until(fmt.Sprintf("tab %d shows what is new", i), func() bool { return strings.Contains(tab.Text(), name) })
+		}
+	}
+	shown("late")
+	must(t, c.Stop("h1"))
 	for i, tab := range tabs {
-		tab.Until(fmt.Sprintf("tab %d shows what is new", i), func() bool { return strings.Contains(tab.Text(), "late") })
+		tab.Inject(`window.same = true;`)
+		tab.Until(fmt.Sprintf("tab %d says that the server is gone", i), func() bool { return tab.Is(`!lost.hidden`) })
+	}
+	must(t, c.Start("h1"))
+	shown("later")
+	for i, tab := range tabs {
+		tab.Until(fmt.Sprintf("tab %d is back, without a reload", i), func() bool { return tab.Is(`lost.hidden && window.same === true`) })
 		if protocol := Eval[string](tab, `performance.getEntriesByType("navigation")[0].nextHopProtocol`); protocol != "http/1.1" {
 			t.Errorf("tab %d is over %s", i, protocol)
 		}

@@ -76,6 +76,20 @@ func TestFileAndHistory(t *testing.T) {
 	tab.Clean()
 	tab.Go(c.page("h1", "/ui/file/web"))
 	tab.has("the history", "rollback", "edit", "create")
+
+	fetched := Eval[string](tab, `document.querySelector("textarea").value`)
+	elsewhere := 4
+	r, err := c.api.Scale(t.Context(), "web", v1.ScaleRequest{Group: "vm", Count: &elsewhere})
+	must(t, err)
+	_, err = c.api.Wait(t.Context(), *r.Operation, nil)
+	must(t, err)
+	tab.Fill(`select[name=do]`, "apply")
+	tab.Fill(`textarea`, strings.Replace(fetched, "count: 2", "count: 3", 1))
+	tab.Press("Apply")
+	tab.has("what others changed since the file was fetched", "groups[vm].count", "was 2 in the last file, is 4 now, and 3 in this one")
+	if vc, err := c.api.VirtualCluster(t.Context(), "web"); err != nil || vc.VMs.Total != elsewhere {
+		t.Fatalf("a file that conflicts was applied: %+v %v", vc, err)
+	}
 	tab.Clean()
 }
 

@@ -18,9 +18,10 @@ import (
 // remember what was acknowledged. They repeat a request that gets no answer, or the answer to try again, with the
 // same idempotency key.
 type load struct {
-	s    *site
-	stop context.CancelFunc // no new requests
-	all  sync.WaitGroup
+	s      *site
+	stop   context.CancelFunc // no new requests
+	all    sync.WaitGroup
+	stalls *patience.Stalls
 
 	mu     sync.Mutex
 	want   map[string]int // acknowledged VCs and how many VMs they are to have
@@ -46,7 +47,7 @@ func filled(n int) v1.VirtualClusterSpec {
 func startLoad(t *testing.T, s *site, clients int) *load {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	l := &load{s: s, stop: stop, want: map[string]int{}, gone: map[string]bool{}, again: map[string]int{}}
+	l := &load{s: s, stop: stop, stalls: patience.WatchStalls(t.Context()), want: map[string]int{}, gone: map[string]bool{}, again: map[string]int{}}
 	t.Cleanup(func() {
 		stop()
 		l.all.Wait()
@@ -214,7 +215,7 @@ func (l *load) end(t *testing.T) {
 	}
 }
 
-// gap is the longest time without an acknowledged write, since then.
+// gap is the longest time without an acknowledged write, since then. Time in which the machine stood still does not count.
 func (l *load) gap(since time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -226,7 +227,7 @@ func (l *load) gap(since time.Time) time.Duration {
 			continue
 		}
 		if !last.IsZero() {
-			longest = max(longest, at.Sub(last))
+			longest = max(longest, l.stalls.Ran(last, at))
 		}
 		last = at
 	}

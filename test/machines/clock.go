@@ -82,7 +82,7 @@ func (m *Machine) Until(ctx context.Context, limit time.Duration, what string, p
 		case <-ctx.Done():
 			return fmt.Errorf("%s: %w", what, context.Cause(ctx))
 		}
-		if m.monitor != nil && m.emulatorReset() {
+		if m.monitor != nil && m.lost() {
 			return fmt.Errorf("%s: %w", what, errEmulator)
 		}
 		after, err := waited(m.pid())

@@ -1,6 +1,7 @@
 package machines
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"evenkeel/hypervisor/conformance"
+	"evenkeel/test/patience"
 )
 
 // inside runs tests of package inside in a machine, and returns what they printed, and which share of the time the machine
@@ -22,8 +24,9 @@ func inside(t *testing.T, run string) (output string, share float64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, failed := m.Show(t.Context(), os.Stdout, fmt.Sprintf("cd /srv && EVENKEEL_MACHINES=inside ./inside.test -test.v -test.short=%t -test.timeout 60m -test.run '%s'", testing.Short(), run))
-		if m.emulatorReset() {
+		out, failed := m.Show(t.Context(), os.Stdout, fmt.Sprintf("cd /srv && EVENKEEL_MACHINES=inside %s=%s ./inside.test -test.v -test.short=%t -test.timeout 0 -test.run '%s'",
+			patience.Variable, cmp.Or(os.Getenv(patience.Variable), "1"), testing.Short(), run))
+		if m.lost() || failed != nil && m.stopped(t.Context()) {
 			must(t, m, errEmulator)
 		}
 		after, err := waited(m.pid())
@@ -49,41 +52,27 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// What caps may be off by, in cores: on average over all caps, and any one.
-const meanError, maxError = 0.02, 0.05
-
-// calm is the share of the time in which the machine must have been able to run, for larger errors to be those of caps.
-const calm = 0.95
-
+// TestCaps judges caps in the machine, by the CPU time that its kernel charges, and by windows in which it never stood still.
 func TestCaps(t *testing.T) {
 	out, share := inside(t, "^TestCaps$")
-	var mean, highest float64
+	table := false
 	for line := range strings.Lines(out) {
 		if rest, ok := strings.CutPrefix(line, "CAPS "); ok {
-			report("%s", strings.TrimSpace(rest))
-			_, _ = fmt.Sscanf(rest, "mean error %f cores, maximal %f", &mean, &highest) // one line has them
+			report("caps: %s", strings.TrimRight(rest, "\n"))
+			table = table || strings.HasPrefix(rest, "error ")
 		}
 	}
-	if highest == 0 {
-		t.Fatal("no table of caps")
+	if !table {
+		left(t, "Errors", "in too few windows the machine never stood still")
 	}
 	if testing.Short() {
 		left(t, "6 of 12 caps", short)
 	}
-	within := mean <= meanError && highest <= maxError
-	if !within && share < calm {
-		left(t, "Errors", fmt.Sprintf("they are larger than they may be (mean %.4f, maximal %.4f cores), but other work on this computer kept the machine waiting for %.0f%% of the time", mean, highest, 100*(1-share)))
-		return
-	}
-	check(t, nil, "Errors", func(t *testing.T) {
-		if !within {
-			t.Errorf("errors of caps: mean %.4f, maximal %.4f cores; want at most %.2f and %.2f", mean, highest, meanError, maxError)
-		}
-	})
 	report("caps: the machine could run for %.0f%% of the time", 100*share)
 }
 
-func TestQuotas(t *testing.T) { inside(t, "^TestQuotas$") }
+// calm is the share of the time in which the machine must have been able to run, for a wrong share of the CPU to be that of weights.
+const calm = 0.95
 
 // TestWeights has two guests with weights of 3 to 1 on one core.
 func TestWeights(t *testing.T) {
@@ -109,21 +98,4 @@ func TestWeights(t *testing.T) {
 			t.Errorf("the heavier guest got %.3f of what both got, want 0.75 within 0.05", share)
 		}
 	})
-}
-
-// TestDelay reports how soon a lower cap is effective. It judges nothing: a machine that waits for a CPU is late in all it does.
-func TestDelay(t *testing.T) {
-	if testing.Short() {
-		left(t, "Figures", short)
-		return
-	}
-	out, share := inside(t, "^TestDelay$")
-	if !strings.Contains(out, "DELAY ") {
-		t.Error("no figures of the delay")
-	}
-	for line := range strings.Lines(out) {
-		if strings.HasPrefix(line, "DELAY ") {
-			report("%s; the machine could run for %.0f%% of the time", strings.TrimSpace(line), 100*share)
-		}
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -46,6 +47,7 @@ type Machine struct {
 	err     error // once ended
 
 	together []*Machine // those of its test, itself included; nil: it alone
+	hung     atomic.Bool
 }
 
 // start starts QEMU with the disk of dir.
@@ -154,16 +156,33 @@ func (m *Machine) answers() bool {
 	return err == nil && string(greeting) == "SSH-"
 }
 
-// errEmulator says that the emulator reset the machine.
-var errEmulator = errors.New("the emulator reset the machine")
+// errEmulator says that a machine was lost by no fault of what was tested in it.
+var errEmulator = errors.New("the emulator reset the machine, or it answers no more")
 
 // tripleFault is what QEMU logs when a CPU of the machine cannot deliver an exception any more. It then resets the machine. What is
 // tested runs in user space, and cannot cause it; the watchdog and the kernel reset the machine in other ways.
 const tripleFault = "Triple fault"
 
-// emulatorReset says whether the emulator reset the machine, or another of its test.
-func (m *Machine) emulatorReset() bool {
-	return m.reset() || slices.ContainsFunc(m.together, (*Machine).reset)
+// lost says whether the machine, or another of its test, was reset by the emulator, or does not answer any more.
+func (m *Machine) lost() bool {
+	gone := func(m *Machine) bool { return m.reset() || m.hung.Load() }
+	return gone(m) || slices.ContainsFunc(m.together, gone)
+}
+
+// stopped says whether a machine in which something failed does not answer at all any more: its kernel takes no connection, or starts no process of sshd
+// for it. What is tested cannot cause that either. Where its CPUs are, is in the file "registers" of its directory.
+func (m *Machine) stopped(ctx context.Context) bool {
+	var stall *StallError
+	if !errors.As(m.Until(ctx, restoreStall, "the machine answers", func() string { return "" }, m.answers), &stall) {
+		return m.lost()
+	}
+	m.hung.Store(true)
+	var registers string
+	if err := m.monitor.call(ctx, "human-monitor-command", map[string]any{"command-line": "info registers -a"}, &registers); err != nil {
+		registers = err.Error()
+	}
+	_ = os.WriteFile(m.path("registers"), []byte(registers), 0o644) // a help for readers
+	return true
 }
 
 func (m *Machine) reset() bool {
@@ -194,4 +213,9 @@ func (m *Machine) Close() error {
 	}
 	<-m.ended
 	return nil
+}
+
+// cpuTime is what the machine, once it has ended, took of the computer's CPUs.
+func (m *Machine) cpuTime() time.Duration {
+	return m.cmd.ProcessState.UserTime() + m.cmd.ProcessState.SystemTime()
 }

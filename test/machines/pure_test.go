@@ -56,22 +56,25 @@ CAPS --- PASS: no verdict
 	}
 }
 
-func TestEmulatorReset(t *testing.T) {
+func TestLost(t *testing.T) {
 	for _, tt := range []struct {
 		name, log string
 		events    []Event
+		hung      bool
 		want      bool
 	}{
-		{"it runs", "CPU Reset (CPU 0)\n", nil, false},
-		{"its watchdog bit", "CPU Reset (CPU 0)\n", []Event{{Name: "WATCHDOG"}, {Name: "RESET"}}, false},
-		{"a triple fault", "CPU Reset (CPU 0)\nTriple fault\nCPU Reset (CPU 0)\n", []Event{{Name: "RESET"}}, true},
-		{"a triple fault after its watchdog", "Triple fault\n", []Event{{Name: "WATCHDOG"}, {Name: "RESET"}, {Name: "RESET"}}, true},
+		{"it runs", "CPU Reset (CPU 0)\n", nil, false, false},
+		{"its watchdog bit", "CPU Reset (CPU 0)\n", []Event{{Name: "WATCHDOG"}, {Name: "RESET"}}, false, false},
+		{"a triple fault", "CPU Reset (CPU 0)\nTriple fault\nCPU Reset (CPU 0)\n", []Event{{Name: "RESET"}}, false, true},
+		{"a triple fault after its watchdog", "Triple fault\n", []Event{{Name: "WATCHDOG"}, {Name: "RESET"}, {Name: "RESET"}}, false, true},
+		{"it answers no more", "CPU Reset (CPU 0)\n", nil, true, true},
 	} {
 		m := &Machine{dir: t.TempDir(), monitor: &monitor{events: tt.events}}
+		m.hung.Store(tt.hung)
 		if err := os.WriteFile(m.path("resets.log"), []byte(tt.log), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := m.emulatorReset(); got != tt.want {
+		if got := m.lost(); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 		ended := ""

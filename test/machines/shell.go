@@ -21,7 +21,7 @@ const commandStall = 4 * time.Minute
 func (m *Machine) ssh(ctx context.Context, args ...string) *exec.Cmd {
 	host, port, _ := net.SplitHostPort(m.address)
 	options := []string{"-F", "none", "-i", m.img.Dir + "/key", "-p", port, "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
-		"-o", "LogLevel=ERROR", "-o", "ControlMaster=auto", "-o", "ControlPath=" + m.path("ssh"), "-o", "ControlPersist=yes", "-o", "ServerAliveInterval=30"}
+		"-o", "LogLevel=ERROR", "-o", "ControlMaster=auto", "-o", "ControlPath=" + m.path("ssh"), "-o", "ControlPersist=yes", "-o", "ServerAliveInterval=30", "-o", "ServerAliveCountMax=20"}
 	return exec.CommandContext(ctx, "ssh", append(append(options, args...), "root@"+host)...)
 }
 

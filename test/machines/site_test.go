@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -90,13 +91,18 @@ func machine(t *testing.T, on lan) (*Machine, *site) {
 		select {
 		case <-m.ended:
 		default:
-			if t.Failed() || m.emulatorReset() {
+			if t.Failed() || m.lost() {
 				keep(t, m, filepath.Join(s.logs(t), filepath.Base(dir)))
 			}
 		}
 		if err := m.Close(); err != nil {
 			t.Error(err)
+			return
 		}
+		report("%s: %.0f s, %.0f s of CPU time", t.Name(), time.Since(began).Seconds(), m.cpuTime().Seconds())
+		tally.Lock()
+		tally.cpu += m.cpuTime()
+		tally.Unlock()
 	})
 	return m, s
 }
@@ -110,7 +116,11 @@ func (s *site) logs(t *testing.T) string {
 func keep(t *testing.T, m *Machine, dir string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	journal, err := m.Run(ctx, "journalctl -b --no-pager | tail -n 2000; tail -n 50 /var/log/libvirt/qemu/*.log 2>/dev/null || true")
+	var journal string
+	var err error
+	if !m.hung.Load() {
+		journal, err = m.Run(ctx, "journalctl -b --no-pager | tail -n 2000; tail -n 50 /var/log/libvirt/qemu/*.log 2>/dev/null || true")
+	}
 	err = errors.Join(err, os.MkdirAll(dir, 0o755))
 	var events strings.Builder
 	for _, e := range m.Events("") {
@@ -118,20 +128,21 @@ func keep(t *testing.T, m *Machine, dir string) {
 	}
 	resets, rerr := os.ReadFile(m.path("resets.log"))
 	err = errors.Join(err, rerr)
-	for name, text := range map[string]string{"journal": journal, "console": m.Console(), "qemu": m.output(), "events": events.String(), "resets": string(resets)} {
+	registers, _ := os.ReadFile(m.path("registers")) // only of one that answered no more
+	for name, text := range map[string]string{"journal": journal, "console": m.Console(), "qemu": m.output(), "events": events.String(), "resets": string(resets), "registers": string(registers)} {
 		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	t.Logf("logs of the machine are in %s (%v)", dir, err)
 }
 
-// fresh runs a test in a machine of its own. The emulator now and then resets a machine that runs guests: then the test
+// fresh runs a test in a machine of its own. The emulator now and then resets a machine that runs guests, or has it stand still for good: then the test
 // ends there, is neither passed nor failed, and runs again in another machine, up to attempts times. A check that fails is never repeated.
 func fresh(t *testing.T, test func(t *testing.T, m *Machine, s *site)) {
 	t.Helper()
 	together(t, 1, "", func(t *testing.T, all []*Machine, s *site) { test(t, all[0], s) })
 }
 
-// together is fresh for a test in n machines of one network. A reset of one ends it for all.
+// together is fresh for a test in n machines of one network. The loss of one ends it for all.
 func together(t *testing.T, n int, on lan, test func(t *testing.T, all []*Machine, s *site)) {
 	t.Helper()
 	if os.Getenv("EVENKEEL_MACHINES") != "1" {
@@ -142,7 +153,7 @@ func together(t *testing.T, n int, on lan, test func(t *testing.T, all []*Machin
 		t.Run("Machine", func(t *testing.T) {
 			var all []*Machine
 			// Before the clean-up, which removes the log that says so.
-			defer func() { reset, skipped = len(all) > 0 && all[0].emulatorReset(), t.Skipped() }()
+			defer func() { reset, skipped = len(all) > 0 && all[0].lost(), t.Skipped() }()
 			var s *site
 			for range n {
 				var m *Machine
@@ -164,7 +175,7 @@ func together(t *testing.T, n int, on lan, test func(t *testing.T, all []*Machin
 		again := attempt < attempts && !t.Failed()
 		report("%s: %v in attempt %d of %d; again: %v", t.Name(), errEmulator, attempt, attempts, again)
 		tally.Lock()
-		tally.resets++
+		tally.lost++
 		tally.Unlock()
 		if !again {
 			t.Fatalf("%v in attempt %d", errEmulator, attempt)
@@ -178,7 +189,7 @@ const attempts = 3
 // must ends a test at an error. If the emulator reset the machine, the test is skipped, for fresh to run it again.
 func must(t *testing.T, m *Machine, err error) {
 	t.Helper()
-	if m.emulatorReset() && !t.Failed() {
+	if !t.Failed() && (m.lost() || err != nil && m.stopped(t.Context())) {
 		t.Skip(errEmulator)
 	}
 	if err != nil {
@@ -212,10 +223,11 @@ func await(t *testing.T, m *Machine, what, command string, wanted func(out strin
 // tally counts checks, so that none is left out in silence.
 var tally struct {
 	sync.Mutex
-	passed, failed   int
-	machines, resets int      // started; reset by the emulator
-	left             []string // what was not checked, and why
-	lines            []string
+	passed, failed int
+	machines, lost int // started; reset by the emulator, or without an answer
+	cpu            time.Duration
+	left           []string // what was not checked, and why
+	lines          []string
 }
 
 // report adds a line to what is printed at the end.
@@ -331,7 +343,10 @@ func TestMain(m *testing.M) {
 		for _, line := range tally.left {
 			fmt.Println("machines: not checked:", line)
 		}
-		fmt.Printf("machines: the emulator reset %d of %d machines\n", tally.resets, tally.machines)
+		if only := flag.Lookup("test.run").Value.String(); only != "" {
+			fmt.Printf("machines: only what %s names was run; make test-machines runs all\n", only)
+		}
+		fmt.Printf("machines: the emulator lost %d of %d machines, whose tests were repeated at most %d times; all took %.0f s of CPU time\n", tally.lost, tally.machines, attempts-1, tally.cpu.Seconds())
 		fmt.Printf("machines: %d checks passed, %d failed, %d left out, in %s\n", tally.passed, tally.failed, len(tally.left), time.Since(began).Round(time.Second))
 	}
 	os.Exit(code)

@@ -14,13 +14,16 @@ type Rightsized struct {
 	Now        time.Time
 	Use        map[string]state.Resources                  // by VM name
 	Odd        map[string]func(*rightsizing.VMObservation) // edits what is reported, by VM name
-	Last       rightsizing.Result
+	// Unavailable are hosts for which nothing may be decided, and why.
+	Unavailable map[string]string
+	Since       time.Time // the leader's term began
+	Last        rightsizing.Result
 	// MoveAway plans moves for a host that is short of memory; nil: no VM moves.
 	MoveAway func(rightsizing.Shortage, map[string]string) rightsizing.MovesAway
 }
 
 func NewRightsized(t TB, mode state.RightsizingMode, hosts ...string) *Rightsized {
-	c := &Rightsized{Cluster: NewCluster(t, hosts...), Now: Start, Use: map[string]state.Resources{}, Odd: map[string]func(*rightsizing.VMObservation){}}
+	c := &Rightsized{Cluster: NewCluster(t, hosts...), Now: Start, Since: Start.Add(-time.Hour), Use: map[string]state.Resources{}, Odd: map[string]func(*rightsizing.VMObservation){}}
 	c.Set(state.RightsizingSettings{Mode: mode})
 	return c
 }
@@ -49,7 +52,7 @@ func (c *Rightsized) AddVC(name string, needs string, role string, count int, de
 func (c *Rightsized) Minute() rightsizing.Result {
 	c.T.Helper()
 	c.Now = c.Now.Add(time.Minute)
-	in := rightsizing.Observations{Now: c.Now, Since: Start.Add(-time.Hour), VMs: map[string]rightsizing.VMObservation{}}
+	in := rightsizing.Observations{Now: c.Now, Since: c.Since, VMs: map[string]rightsizing.VMObservation{}, Unavailable: c.Unavailable}
 	s := c.Snapshot()
 	for _, vm := range s.VMs() {
 		use, runs := c.Use[vm.Name]

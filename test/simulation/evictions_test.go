@@ -78,6 +78,9 @@ func (u *uses) watch(s *state.Snapshot) (wrong []string) {
 		}
 		text, known := fitted[vm.VC]
 		if how := u.fits(s, vm.Host); !known || text != "" {
+			if how != "" {
+				how += "; said was: " + vm.Reason
+			}
 			fitted[vm.VC] = how
 		}
 	}

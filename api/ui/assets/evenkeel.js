@@ -43,6 +43,7 @@ function nameOf(node) {
 
 // morph makes a node like another one, and changes nothing that is equal: the focus and what is scrolled stay where they are.
 function morph(now, next) {
+  if (now.isEqualNode(next)) return; // the browser compares faster than what follows
   if (now.nodeType !== Node.ELEMENT_NODE) {
     if (now.data !== next.data) now.data = next.data;
     return;

@@ -113,7 +113,7 @@ func (x *Rightsizer) app(a app, fixed bool) {
 func (x *Rightsizer) consider(m member, in Observations, c *solver.Component) Recommendation {
 	vc, g, vm, estimated := m.vc, m.g, m.vm, m.estimated
 	v := x.tracked(vm)
-	v.seen, v.optional, v.lowest, v.idleTaken = true, optional{}, 0, false
+	v.seen, v.optional, v.lowest, v.deviation, v.idleTaken = true, optional{}, 0, 0, false
 	target := vm.Due(g)
 	if x.shadow {
 		if v.target > 0 {
@@ -124,7 +124,7 @@ func (x *Rightsizer) consider(m member, in Observations, c *solver.Component) Re
 	see := in.VMs[vm.ID]
 	out := Recommendation{VM: vm.ID, Name: vm.Name, VC: vc.Name, Group: g.Name, Host: vm.Host, CPU: g.CPU, Memory: g.Memory, Target: target,
 		Generation: vm.Generation, UnderPressure: see.Pressure != ""}
-	sampled := !see.At.IsZero() && in.Now.Sub(see.At) < x.stale()
+	sampled := x.sampled(see, in)
 	short := sampled && (out.UnderPressure || x.shadow && estimated && see.Reports && target < g.Memory && float64(see.MemoryUsed) > pressureThreshold*float64(target))
 	underPressure := v.pressureMemory(in, x.Period, short, see)
 	inUse := max(float64(g.MemoryMin), float64(see.MemoryUsed))
@@ -171,6 +171,11 @@ func (x *Rightsizer) follow(m member, in Observations, c *solver.Component, out 
 	}
 	c.Need.Memory, c.Floor = need, lowestOf(g, see)
 	v.lowest = c.Floor
+	if see.Memory.Trusted && keptOnce(m.aggressiveness) {
+		means := BufferFor(m.aggressiveness)
+		means.K2 = 0
+		v.deviation = max(0, need-max(c.Floor, see.Memory.need(means, float64(g.Memory), float64(see.MemoryUsed))))
+	}
 	underPressure.memory = min(underPressure.memory, float64(g.Memory))
 	if underPressure.memory > max(need, c.Floor) && in.Now.Sub(v.grew) >= rightsizeRest*x.Period { // until then nothing falls, wished for or not
 		c.Need.Memory, c.Required, v.optional = underPressure.memory, max(need, c.Floor), underPressure
@@ -227,7 +232,7 @@ func (x *Rightsizer) exclusion(vm state.VM, see VMObservation, in Observations, 
 	case see.Pressure != "" && sampled:
 		return grow, ""
 	case begins && (!sampled || see.Generation == 0):
-		return keep, "nothing was heard of it yet since this leader began"
+		return keep, notHeard
 	case !sampled:
 		return giveBack, "it was not measured for " + x.stale().String()
 	case !see.Reports:
@@ -242,8 +247,15 @@ func (x *Rightsizer) exclusion(vm state.VM, see VMObservation, in Observations, 
 	return follow, ""
 }
 
+const notHeard = "nothing was heard of it yet since this leader began"
+
 // stale is the age from which a measurement does not count any more.
 func (x *Rightsizer) stale() time.Duration { return rightsizeStale * x.Period }
+
+// sampled says whether what was measured of a VM counts.
+func (x *Rightsizer) sampled(see VMObservation, in Observations) bool {
+	return !see.At.IsZero() && in.Now.Sub(see.At) < x.stale()
+}
 
 // want raises the CPU need of a VM's group to the need of that VM.
 func (x *Rightsizer) want(m member, in Observations, still bool) {
@@ -258,7 +270,7 @@ func (x *Rightsizer) want(m member, in Observations, still bool) {
 	present := q.present(g, x.shadow)
 	see := in.VMs[vm.ID]
 	need, unheard := g.CPU, in.Now.Sub(in.Since) < x.stale()
-	switch sampled := !see.At.IsZero() && in.Now.Sub(see.At) < x.stale(); {
+	switch sampled := x.sampled(see, in); {
 	case !m.estimated:
 		q.declared = true
 	case vm.Phase == state.Starting:
@@ -331,7 +343,9 @@ func (x *Rightsizer) targets(in Observations, r *solver.Result, out *Result) {
 			v.Text = "host " + v.Host + " is short of memory: the VM is left what it uses and a fifth"
 		}
 		if next > v.Target {
-			if v.Grown = true; mine.optional.memory == 0 { // what is only wished for may be taken at once
+			v.Grown = true
+			// What is only wished for may be taken at once, and what is given of a deviation is no need of the VM's own.
+			if mine.optional.memory == 0 && x.p.Components[i].Need.Memory-mine.deviation > float64(v.Target) {
 				mine.grew = in.Now
 			}
 		}
@@ -432,7 +446,11 @@ func (x *Rightsizer) memoryUsed(host int) string {
 // of memory already.
 func (x *Rightsizer) preempt(in Observations, r *solver.Result, out *Result) {
 	underPressure, unserved := map[int]bool{}, map[int]bool{} // hosts with VMs under memory pressure, and with such that do not get what they need
+	unheard := map[int]bool{}                                 // hosts of which this leader knows no use yet
 	for i, ref := range x.refs {
+		if ref.rightsized >= 0 && out.VMs[ref.rightsized].Excluded == notHeard && !x.sampled(in.VMs[ref.vm], in) {
+			unheard[x.p.Components[i].Host] = true
+		}
 		if ref.rightsized >= 0 && out.VMs[ref.rightsized].UnderPressure {
 			c, o := &x.p.Components[i], &r.Outcomes[i]
 			underPressure[c.Host] = true
@@ -446,6 +464,9 @@ func (x *Rightsizer) preempt(in Observations, r *solver.Result, out *Result) {
 			continue
 		}
 		c := x.p.Components[i]
+		if in.Unavailable[x.p.Hosts[c.Host].Name] != "" || unheard[c.Host] { // what its VMs use is not known
+			continue
+		}
 		one := Preemption{VC: ref.vc, VM: ref.vm, Host: x.p.Hosts[c.Host].Name, Reason: r.Text(&x.p, i) + x.memoryUsed(c.Host)}
 		id := ref.vm
 		if !c.Elastic {

@@ -24,6 +24,9 @@ func BufferFor(aggressiveness string) forecast.Buffer {
 	return b
 }
 
+// keptOnce says whether deviations of memory and the reserve of a host are kept once, the greater of both: solver.Once. Only conservative keeps both.
+func keptOnce(aggressiveness string) bool { return aggressiveness != state.Conservative }
+
 // CPUBufferFor returns the same for CPU. What one VM uses beyond its forecast others of its host leave, and a host gives its surplus to those that use
 // more: a deviation of every VM would add up what cancels. Only conservative keeps it.
 func CPUBufferFor(aggressiveness string) forecast.Buffer {
@@ -162,6 +165,7 @@ type rightsizedVM struct {
 	peakUse   int64     // that it was seen to use since, bytes
 	peakAt    time.Time
 	optional  optional // in this evaluation
+	deviation float64  // bytes of its need, beyond the mean of its forecast, that are kept once with its host's reserve
 	lowest    float64  // bytes that are left to it where its host is short; 0: what it has is not known to be idle
 	idleTaken bool     // in this evaluation: it is left its lowest
 	target    int64    // shadow
@@ -231,6 +235,7 @@ func (x *Rightsizer) Evaluate(s *state.Snapshot, in Observations) Result {
 	}
 	x.fill(s, set, in, &out)
 	o := solver.Options{Now: in.Now.Unix(), Rest: int64(rightsizeRest * x.Period / time.Second), Step: max(step, 1e-9), Reserve: true, CoreFirst: true, LargestOnly: !set.Runs(state.StageReserve), Late: true}
+	x.keepOnce(o)
 	r := x.search.Rightsize(&x.p, o)
 	if x.dropOptional(r, &out) {
 		r = x.search.Rightsize(&x.p, o)
@@ -255,6 +260,50 @@ func (x *Rightsizer) Evaluate(s *state.Snapshot, in Observations) Result {
 	}
 	out.Command.Text = rightsizeText(&out)
 	return out
+}
+
+// keepOnce leaves VMs as much of their deviations as the reserve of their host is less than these: solver.Once.
+func (x *Rightsizer) keepOnce(o solver.Options) {
+	kept := make([]solver.Once, len(x.p.Hosts))
+	for j := range kept {
+		kept[j].Reserve.LargestOnly = o.LargestOnly
+	}
+	for i := range x.refs {
+		c, v := &x.p.Components[i], x.rightsizedAt(i)
+		has, deviation := c.Need.Memory, 0.0
+		if v != nil && v.deviation > 0 {
+			if v.optional.memory > 0 {
+				has = c.Required
+			}
+			without := has - v.deviation
+			if has = without; c.Grew != 0 && o.Now-c.Grew < o.Rest { // nothing falls yet
+				has = max(has, c.Present.Memory)
+			}
+			deviation = max(0, without+v.deviation-has)
+		}
+		kept[c.Host].Add(c.Request.Memory-has, deviation)
+	}
+	for i := range x.refs {
+		c, v := &x.p.Components[i], x.rightsizedAt(i)
+		if v == nil || v.deviation == 0 {
+			continue
+		}
+		given := kept[c.Host].Share() * v.deviation
+		if v.optional.memory > 0 {
+			c.Required -= v.deviation - given
+		} else {
+			c.Need.Memory -= v.deviation - given
+		}
+		v.deviation = given
+	}
+}
+
+// rightsizedAt is what is kept of the VM of a component; nil: nothing is.
+func (x *Rightsizer) rightsizedAt(component int) *rightsizedVM {
+	if ref := x.refs[component]; ref.rightsized >= 0 {
+		return x.vms[ref.vm]
+	}
+	return nil
 }
 
 // dropOptional drops the optional memory on hosts where a VM is to be evicted, or has less than it needs: optional memory that
@@ -298,7 +347,7 @@ func (x *Rightsizer) takeIdle(r *solver.Result, out *Result) bool {
 			continue
 		}
 		if v := x.vms[out.VMs[ref.rightsized].VM]; v.lowest > 0 && v.lowest < c.Need.Memory {
-			c.Need.Memory, c.Required, c.Grew, v.idleTaken, found = v.lowest, 0, 0, v.lowest < c.Present.Memory, true
+			c.Need.Memory, c.Required, c.Grew, v.deviation, v.idleTaken, found = v.lowest, 0, 0, 0, v.lowest < c.Present.Memory, true
 		}
 	}
 	return found

@@ -277,6 +277,39 @@ func TestEviction(t *testing.T) {
 	c.Enact("again", p)
 }
 
+// On a host for which nothing may be decided, or that a new leader has not heard of, VMs count with all that they have: none is evicted for that.
+func TestEvictsNoVMOfUnknownUse(t *testing.T) {
+	for name, unknown := range map[string]func(*scheduling.Rightsized){
+		"silent": func(c *scheduling.Rightsized) { c.Unavailable = map[string]string{"h1": "is silent"} },
+		"new leader": func(c *scheduling.Rightsized) {
+			c.Since = c.Now
+			for _, name := range []string{"old-g0-0", "young-g0-0"} {
+				c.Odd[name] = func(s *rightsizing.VMObservation) { s.At = time.Time{} }
+			}
+		},
+	} {
+		c := scheduling.NewRightsized(t, state.RightsizingOn, "h1") // 8 GiB
+		c.AddVC("old", state.NeedsEstimated, "core", 1, scheduling.Resources(1, 4*scheduling.GiB), scheduling.Resources(0.1, scheduling.GiB))
+		c.AddVC("young", state.NeedsEstimated, "elastic", 1, scheduling.Resources(1, 3*scheduling.GiB), scheduling.Resources(0.1, scheduling.GiB))
+		unknown(c)
+		c.Host("h1", 4, 8*scheduling.GiB, scheduling.Resources(0, 4*scheduling.GiB))
+		for range 8 {
+			if out := c.Minute(); len(out.Preempt) > 0 {
+				t.Fatalf("%s: evicted though its use is not known: %+v", name, out.Preempt)
+			}
+		}
+		c.Unavailable = nil
+		clear(c.Odd)
+		for _, name := range []string{"old-g0-0", "young-g0-0"} {
+			c.Use[name] = scheduling.Resources(0.1, 2*scheduling.GiB)
+		}
+		c.Minutes(12)
+		if vm, _ := c.VM("young-g0-0"); vm.Goal != state.GoalStop {
+			t.Errorf("%s: not evicted once its use is known, and does not fit: %+v", name, vm)
+		}
+	}
+}
+
 // A forecast that is not trusted leaves a VM with what it declared only until it was measured for a while; then its use counts.
 func TestUseBeforeTrust(t *testing.T) {
 	c := scheduling.NewRightsized(t, state.RightsizingOn, "h1")

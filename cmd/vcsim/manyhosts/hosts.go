@@ -30,7 +30,7 @@ func join(ctx context.Context, api *client.Client, dir string, hosts, servers []
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			t, err := api.MakeJoinToken(ctx, v1.JoinTokenRequest{Agent: true})
+			t, err := joinToken(ctx, api)
 			if err == nil {
 				first := i % len(servers)
 				_, err = member.Join(ctx, filepath.Join(dir, host), host, "127.0.0.1:1", member.JoinOptions{Token: t.Token, Addresses: append(servers[first:len(servers):len(servers)], servers[:first]...)})
@@ -43,6 +43,15 @@ func join(ctx context.Context, api *client.Client, dir string, hosts, servers []
 	wg.Wait()
 	close(failed)
 	return <-failed
+}
+
+// joinToken of an agent. On a busy machine servers lose their lead: it is asked for until one leads.
+func joinToken(ctx context.Context, api *client.Client) (t v1.JoinToken, err error) {
+	_ = until(ctx, time.Minute, "a join token", func() bool {
+		t, err = api.MakeJoinToken(ctx, v1.JoinTokenRequest{Agent: true})
+		return err == nil || retryable(err) == ""
+	})
+	return t, err
 }
 
 // keep is an agent's memory. A host's is on a disk of its own; here all would wait for the one that the servers' logs

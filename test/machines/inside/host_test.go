@@ -12,7 +12,11 @@ import (
 	"evenkeel/hypervisor"
 	"evenkeel/hypervisor/conformance"
 	"evenkeel/hypervisor/libvirt"
+	"evenkeel/test/patience"
 )
+
+// callTimeout allows for a machine that stands still, because the computer has other work: libvirt then answers nothing, either.
+const callTimeout = 45 * time.Second
 
 // guestDir has the test guest in the machine.
 const guestDir = "/srv/guest/"
@@ -24,7 +28,7 @@ func kvmHost(t *testing.T) *libvirt.Host {
 	if os.Getenv("EVENKEEL_MACHINES") != "inside" {
 		t.Skip("runs in a test machine only: make test-machines")
 	}
-	h, err := libvirt.Open(t.Context(), libvirt.Options{StateDir: t.TempDir()})
+	h, err := libvirt.Open(t.Context(), libvirt.Options{StateDir: t.TempDir(), CallTimeout: patience.Within(callTimeout)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +113,7 @@ func TestConformance(t *testing.T) {
 		h := kvmHost(t)
 		return conformance.Setup{
 			Host: h, Spec: spec, Busy: busy,
-			Wait:   225 * time.Second, // less than the test outside allows without output, so that this one says what it waited for
+			Wait:   patience.Within(225 * time.Second), // less than the test outside allows without output, so that this one says what it waited for
 			Window: 4 * time.Second,
 			Poll:   200 * time.Millisecond,
 			Abilities: conformance.Abilities{
