@@ -18,7 +18,7 @@ import (
 // other (peer to peer), and hand it over; over TLS if the target's address says so,
 // and then QEMU encrypts what it sends, too. If ctx ends or MaxBytes could be
 // passed before an abort takes effect, the move is aborted and the VM runs on here.
-// A move with MaxBytes and no Bandwidth is given one that the budget can be kept with.
+// A move with MaxBytes is given no higher bandwidth than one that the budget can be kept with.
 //
 // A move goes on in the daemons if this process dies: see Abort.
 func (h *Host) Migrate(ctx context.Context, id string, m hypervisor.Migration) (hypervisor.Moved, error) {
@@ -145,12 +145,16 @@ type answer struct {
 // bandwidth in MiB per second, as libvirt counts it; 0 = no limit.
 func (t *transfer) bandwidth() int64 {
 	switch {
+	case t.m.MaxBytes > 0:
+		// At a higher one much of a VM is sent between two looks at it: no budget would hold, or each would end before the first
+		// figures came. This one is spent in four seconds at the least.
+		highest := max(t.m.MaxBytes>>2, 1<<20)
+		if t.m.Bandwidth > 0 {
+			highest = min(highest, t.m.Bandwidth)
+		}
+		return max(highest>>20, 1)
 	case t.m.Bandwidth > 0:
 		return max(t.m.Bandwidth>>20, 1)
-	case t.m.MaxBytes > 0:
-		// Without a bandwidth a whole VM is sent between two looks at it: no budget
-		// would hold. This one is spent in four seconds at the least.
-		return max(t.m.MaxBytes>>22, 1)
 	}
 	return 0
 }

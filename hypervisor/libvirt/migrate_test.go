@@ -52,6 +52,32 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// A move is never given a bandwidth at which its budget would be exceeded before the first figures come.
+func TestBandwidth(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct{ bandwidth, limit, want int64 }{
+		{0, 0, 0},
+		{1250 * mib, 0, 1250},
+		{1250 * mib, 280 * mib, 70},
+		{24 * mib, 500 * mib, 24},
+		{0, 280 * mib, 70},
+		{0, 2 * mib, 1},
+		{1000, 0, 1},
+	} {
+		for _, disk := range []bool{false, true} {
+			m := hypervisor.Migration{Bandwidth: c.bandwidth, MaxBytes: c.limit, CopyStorage: disk}
+			tr := &transfer{m: m}
+			if got := tr.bandwidth(); got != c.want {
+				t.Errorf("%+v: %d MiB/s, want %d", m, got, c.want)
+			}
+			start := time.Unix(0, 0)
+			if b := tr.bill(tr.bandwidth(), start); b.exceeded(start.Add(2 * pollInterval)) {
+				t.Errorf("%+v: exceeded before any figures", m)
+			}
+		}
+	}
+}
+
 // A budget that the VM fits in does not stop its move; one that is too small does, also
 // where no bandwidth was given.
 func TestMigrateBudget(t *testing.T) {
