@@ -158,7 +158,7 @@ func (j *agendaJudge) plan(x quota.Applied, p *state.Plan) {
 				continue
 			}
 			at := later(o.Start, x.Command.At)
-			before, after := lacks(x.Before, host, at, x.Command.At), lacks(x.After, host, at, x.Command.At)
+			before, after := deficitOf(x.Before, host, at, x.Command.At), deficitOf(x.After, host, at, x.Command.At)
 			if after.Memory > max(0, before.Memory) || after.CPU > max(0, before.CPU)+1e-6 {
 				j.violate(x, "%s %s: host %s lacks %+v for occurrence %s (before it: %+v)", p.Verb, vc.Name, host, after, o.ID, before)
 			}
@@ -173,8 +173,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// lacks is what a host lacks for what is reserved there at a time, by what is known now; below 0: it has so much left.
-func lacks(snap *state.Snapshot, host string, at, now time.Time) state.Resources {
+// deficitOf is what a host lacks for what is reserved there at a time, by what is known now; below 0: it has so much left.
+func deficitOf(snap *state.Snapshot, host string, at, now time.Time) state.Resources {
 	h, _ := snap.Host(host)
 	usable := h.Usable()
 	out := state.Resources{CPU: -usable.CPU, Memory: -usable.Memory}
@@ -259,7 +259,7 @@ func (j *agendaJudge) cause(x quota.Applied, host string, o *state.Occurrence) b
 		return true
 	}
 	for _, at := range []time.Time{x.Command.At, later(o.Start, x.Command.At), o.End.Add(-time.Second)} {
-		if r := lacks(x.Before, host, at, x.Command.At); r.CPU > 1e-9 || r.Memory > 0 {
+		if r := deficitOf(x.Before, host, at, x.Command.At); r.CPU > 1e-9 || r.Memory > 0 {
 			return true
 		}
 	}

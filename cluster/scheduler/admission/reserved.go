@@ -23,13 +23,13 @@ func (p *problem) admitBeside(s *state.Snapshot, vc *state.VC, wanted []state.VM
 		return p.admitUnreserved(nil, env.KeptForHead(s, vc), wanted), state.Occurrence{}
 	}
 	occurrence, claimed := placement.Claim(s, vc, env.Now)
-	stays := placement.StaysFor(vc)
+	until := placement.RunsUntil(vc, env.Now)
 	if claimed {
-		stays = max(0, occurrence.End.Sub(env.Now))
+		until = occurrence.End
 	} else {
 		p.HonorGrants()
 	}
-	reserved := placement.Reserved(s, env.Now, env.Now.Add(stays), occurrence.ID)
+	reserved := placement.Reserved(s, env.Now, until, occurrence.ID)
 	if claimed && len(occurrence.Hosts) > 0 {
 		q := *p
 		q.KeepTo(vc.ID, occurrence.Hosts)
@@ -50,7 +50,7 @@ func reservedBeside(s *state.Snapshot, vc *state.VC, env placement.Env) map[stri
 	if claimed {
 		return placement.Reserved(s, env.Now, occurrence.End, occurrence.ID)
 	}
-	return placement.Together(placement.Reserved(s, env.Now, env.Now.Add(placement.StaysFor(vc)), ""), env.KeptForHead(s, vc))
+	return placement.Together(placement.Reserved(s, env.Now, placement.RunsUntil(vc, env.Now), ""), env.KeptForHead(s, vc))
 }
 
 // admitUnreserved is admitNew on what is neither reserved nor kept for the first VC of the queue. CPU that is reserved for later is divided

@@ -85,10 +85,11 @@ func (x *planner) knowsNeeds(vc *state.VC, env placement.Env) bool {
 
 // ends are the steps of the agenda from which on VCs are gone that run now, each once, ascending.
 func (x *planner) ends() (out []int) {
-	origin := x.now.Truncate(step)
+	x.setStep()
+	origin := x.now.Truncate(x.step)
 	x.s.EachVC(func(vc *state.VC) bool {
 		if until := x.endOf(vc); !until.IsZero() && vc.Admitted {
-			out = append(out, max(1, int((until.Sub(origin)+step-1)/step)))
+			out = append(out, max(1, int((until.Sub(origin)+x.step-1)/x.step)))
 		}
 		return true
 	})
@@ -98,7 +99,7 @@ func (x *planner) ends() (out []int) {
 
 // hostsFrom are hosts for all VMs of a VC from a step on, as long as it runs; nil if there are none. It leaves the agenda as it is.
 func (x *planner) hostsFrom(vc *state.VC, from int) map[string]state.Resources {
-	n := min(x.steps-from, int((placement.StaysFor(vc)+step-1)/step))
+	n := min(x.steps-from, int((placement.StaysFor(vc)+x.step-1)/x.step))
 	if n < 1 {
 		return nil
 	}
@@ -134,7 +135,7 @@ func (x *planner) hostsFrom(vc *state.VC, from int) map[string]state.Resources {
 }
 
 func (x *planner) head(vc *state.VC, from int, hosts map[string]state.Resources) *placement.Head {
-	h := &placement.Head{VC: vc.ID, At: x.origin.Add(time.Duration(from) * step), Hosts: hosts}
+	h := &placement.Head{VC: vc.ID, At: x.origin.Add(time.Duration(from) * x.step), Hosts: hosts}
 	x.s.EachVC(func(other *state.VC) bool {
 		until := x.endOf(other)
 		there := slices.ContainsFunc(x.s.VMsOf(other.ID), func(vm state.VM) bool { _, is := hosts[vm.Host]; return is && vm.ConsumesResources() })

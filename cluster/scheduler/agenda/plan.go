@@ -71,7 +71,8 @@ type planner struct {
 	credible bool
 
 	agenda *reservation.Agenda
-	origin time.Time // of its first step
+	step   time.Duration // of the agenda
+	origin time.Time     // of its first step
 	steps  int
 	hosts  map[string]int
 	names  []string
@@ -94,7 +95,7 @@ func (x *planner) wanted() (out []state.Occurrence, err error) {
 			err = fmt.Errorf("job %s: %w", job.Name, e)
 			continue
 		}
-		out = append(out, apart(all, x.s.Occurrences(job.Name))...)
+		out = append(out, apart(all[:min(len(all), maxOfJob)], x.s.Occurrences(job.Name))...)
 	}
 	slices.SortStableFunc(out, byStart)
 	return out, err
@@ -145,8 +146,8 @@ func Fits(c *state.SignOff, now time.Time) error {
 	for i := 1; i < min(len(all), maxFits); i++ {
 		before, next := all[i-1], all[i]
 		switch gap := next.Start.Sub(before.Start); {
-		case gap < minApart:
-			return fmt.Errorf("its rule comes %s after %s again, and must not within %s: choose a rule that comes less often", gap, before.Period.Format(time.RFC3339), minApart)
+		case gap < 2*stepOf(c):
+			return fmt.Errorf("its rule comes %s after %s again, and must not within %s: choose a rule that comes less often", gap, before.Period.Format(time.RFC3339), 2*stepOf(c))
 		case next.Start.Before(before.End):
 			return fmt.Errorf("its rule comes %s after %s again, before a run that arrives up to %s late and takes up to %s has ended: choose a rule that comes less often, or a shorter length",
 				gap, before.Period.Format(time.RFC3339), time.Duration(c.Lateness)*time.Second, c.Length())
@@ -223,10 +224,11 @@ func (x *planner) buildEmpty() error {
 }
 
 func (x *planner) buildOf(running func() ([]migration.Group, []*reservation.Accepted)) error {
-	x.origin = x.now.Truncate(step)
-	x.steps = int(horizon/step) + 1
+	x.setStep()
+	x.origin = x.now.Truncate(x.step)
+	x.steps = int(horizon/x.step) + 1
 	for _, job := range x.jobs {
-		x.steps = max(x.steps, int(horizon/step)+2+int((job.SignOff.Length()+time.Duration(job.SignOff.Lateness)*time.Second)/step))
+		x.steps = max(x.steps, int(horizon/x.step)+2+int((job.SignOff.Length()+time.Duration(job.SignOff.Lateness)*time.Second)/x.step))
 	}
 	c := reservation.Cluster{Steps: x.steps}
 	x.hosts = map[string]int{}
@@ -275,7 +277,7 @@ func (x *planner) running() (residents []migration.Group, passing []*reservation
 					MinYield: min(vc.MinYield, 1), Hosts: at})
 				continue
 			}
-			n := max(1, int((until.Sub(x.origin)+step-1)/step))
+			n := max(1, int((until.Sub(x.origin)+x.step-1)/x.step))
 			s := slot(name, 0, n, len(at), func(int) float64 { return g.Need() * min(vc.MinYield, 1) }, float64(memory))
 			passing = append(passing, &reservation.Accepted{Slot: s, Witness: reservation.Witness{Hosts: at}})
 		}
@@ -287,10 +289,10 @@ func (x *planner) running() (residents []migration.Group, passing []*reservation
 // endOf is when a VC that runs is to have ended; zero: beyond the horizon, or not known.
 func (x *planner) endOf(vc *state.VC) time.Time {
 	run, ok := x.s.OpenRun(vc.ID)
-	length := time.Duration(vc.Duration) * time.Second
+	length, over := time.Duration(vc.Duration)*time.Second, overdue
 	if o, is := x.s.Occurrence(run.Occurrence); ok && is {
 		if job, signed := x.jobs[o.Job]; signed {
-			length = job.SignOff.Length()
+			length, over = job.SignOff.Length(), min(overdue, overdueSteps*stepOf(&job.SignOff))
 		}
 	}
 	if !ok || length == 0 || vc.Goal != state.GoalRun {
@@ -298,7 +300,7 @@ func (x *planner) endOf(vc *state.VC) time.Time {
 	}
 	begin := run.Started
 	if begin.IsZero() {
-		if x.credible && x.now.After(vc.Decision.At.Add(overdue)) { // of its admission
+		if x.credible && x.now.After(vc.Decision.At.Add(over)) { // of its admission
 			return time.Time{}
 		}
 		begin = x.now
@@ -309,7 +311,7 @@ func (x *planner) endOf(vc *state.VC) time.Time {
 		if x.credible {
 			late = until
 		}
-		if until = late.Add(overdue); until.Before(x.now) {
+		if until = late.Add(over); until.Before(x.now) {
 			return time.Time{}
 		}
 	}
@@ -333,8 +335,8 @@ func slot(name string, from, n, count int, cpu func(k int) float64, memory float
 func (x *planner) slots(o *state.Occurrence) (out []reservation.Slot, ok bool) {
 	job := x.jobs[o.Job]
 	c := &job.SignOff
-	from := max(0, int(o.Start.Sub(x.origin)/step))
-	n := int((o.End.Sub(x.origin)+step-1)/step) - from
+	from := max(0, int(o.Start.Sub(x.origin)/x.step))
+	n := int((o.End.Sub(x.origin)+x.step-1)/x.step) - from
 	if n < 1 || from+n > x.steps {
 		return nil, false
 	}
@@ -342,9 +344,9 @@ func (x *planner) slots(o *state.Occurrence) (out []reservation.Slot, ok bool) {
 	for _, g := range c.Groups {
 		need := placement.SlotNeed(c, g)
 		at := func(k int) float64 { // of a step of the agenda, which may begin within one of the slot
-			begin := x.origin.Add(time.Duration(from+k) * step)
+			begin := x.origin.Add(time.Duration(from+k) * x.step)
 			first := int(begin.Sub(o.Start) / (time.Duration(c.Step) * time.Second))
-			last := int((begin.Add(step).Sub(o.Start) - 1) / (time.Duration(c.Step) * time.Second))
+			last := int((begin.Add(x.step).Sub(o.Start) - 1) / (time.Duration(c.Step) * time.Second))
 			peak := 0.0
 			for i := max(0, first); i <= min(last, len(need)-1); i++ {
 				peak = max(peak, need[i])
@@ -492,7 +494,7 @@ func (x *planner) place(o state.Occurrence) {
 }
 
 func (x *planner) refused(r *reservation.Refusal) string {
-	at := x.origin.Add(time.Duration(r.Step) * step).UTC().Format(time.RFC3339)
+	at := x.origin.Add(time.Duration(r.Step) * x.step).UTC().Format(time.RFC3339)
 	if r.Host != "" {
 		return fmt.Sprintf("no hosts have room for all its VMs; most comes from host %s, which lacks %.4g %s around %s", r.Host, r.Missing, r.Resource, at)
 	}

@@ -110,8 +110,9 @@ func (p *Proposal) need(runs []state.Run, ask Ask) {
 			length = max(length, r.Ended.Sub(r.Started))
 		}
 	}
-	steps := max(1, int((length+step-1)/step))
 	c := &p.SignOff
+	step := stepFor(c.Recurrence)
+	steps := max(1, int((length+step-1)/step))
 	c.Step = int64(step / time.Second)
 	for steps > state.MaxRunSteps {
 		steps, c.Step = (steps+1)/2, 2*c.Step
@@ -126,11 +127,11 @@ func (p *Proposal) need(runs []state.Run, ask Ask) {
 		flat = min(ask.Cores, declared)
 		p.Text = "the owner gave its CPU"
 	} else {
-		m, per, n, err := learn(runs, ask.Miss)
+		m, per, n, err := learn(runs, ask.Miss, step)
 		if err == nil {
 			c.Miss, c.Runs = m.Miss, n
 			for k := range c.Cores {
-				c.Cores[k] = min(declared, peak(m.Skyline, k*int(c.Step)/60, (k+1)*int(c.Step)/60, per))
+				c.Cores[k] = min(declared, peak(m.Skyline, k*int(c.Step)/60, ((k+1)*int(c.Step)+59)/60, per))
 			}
 			return
 		}
@@ -149,8 +150,9 @@ func peak(skyline []float64, from, to, per int) (out float64) {
 	return out
 }
 
-// learn fits a skyline to the last runs whose use is known, in values of so many minutes: the highest of these minutes.
-func learn(runs []state.Run, miss float64) (m periodic.Model, per, n int, err error) {
+// learn fits a skyline to the last runs whose use is known, for a contract of such steps, in values of so many minutes: the highest of
+// these minutes.
+func learn(runs []state.Run, miss float64, step time.Duration) (m periodic.Model, per, n int, err error) {
 	if miss == 0 {
 		miss = defaultMiss
 	}
@@ -168,7 +170,7 @@ func learn(runs []state.Run, miss float64) (m periodic.Model, per, n int, err er
 	}
 	skip := max(0, len(used)-maxLearnRuns)
 	used, censored = used[skip:], censored[skip:]
-	per = max(int(step/time.Minute), (longest+maxLearnSteps-1)/maxLearnSteps)
+	per = max(1, int(step/time.Minute), (longest+maxLearnSteps-1)/maxLearnSteps)
 	for i := range used {
 		used[i], censored[i] = coarse(used[i], censored[i], per)
 	}
@@ -201,13 +203,15 @@ func minutes(u *state.RunUsage) (cores []float64, throttled []bool) {
 // window sets when runs may arrive, and when they are due.
 func (p *Proposal) window(offsets []time.Duration, declared int64, ask Ask) error {
 	c := &p.SignOff
+	step := stepFor(c.Recurrence)
+	round := min(roundUp, step)
 	var from, to time.Duration
 	if n := len(offsets); n > 0 {
 		from = max(0, offsets[int(spread*float64(n))])
 		to = max(from, offsets[n-1-int(spread*float64(n))])
 	}
-	c.Arrival = int64(from.Truncate(roundUp) / time.Second)
-	c.Lateness = int64(math.Ceil(max(to-from, step).Seconds()/roundUp.Seconds()) * roundUp.Seconds())
+	c.Arrival = int64(from.Truncate(round) / time.Second)
+	c.Lateness = int64(math.Ceil(max(to-from, step).Seconds()/round.Seconds()) * round.Seconds())
 	end := c.Arrival + int64(c.Length()/time.Second)
 	switch {
 	case ask.Deadline > 0:
@@ -257,9 +261,12 @@ func Override(c state.SignOff, ask Ask) (state.SignOff, error) {
 		if ask.Cores > 0 {
 			cores = ask.Cores
 		}
-		p := Proposal{SignOff: c}
+		p, old := Proposal{SignOff: c}, stepOf(&c)
 		p.need([]state.Run{{}}, Ask{Length: length, Cores: cores})
 		c = p.SignOff
+		if now := stepOf(&c); now < old { // with the old lateness its slots would overlap
+			c.Lateness = int64(now / time.Second)
+		}
 		c.Miss, c.Runs = 0, 0
 		if !c.Declared {
 			c.Due = c.Arrival + int64(c.Length()/time.Second) + c.Lateness

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +46,7 @@ type Runner struct {
 	recorder recorder
 	sampled  time.Time // when the last minute was recorded
 	head     atomic.Pointer[placement.Head]
+	begun    sync.Once // the head of the term is known
 }
 
 // NewRunner begins a term.
@@ -120,15 +122,34 @@ func (r *Runner) round(ctx context.Context) error {
 	return err
 }
 
-// Head is the room that is kept for the first VC of the queue, as of the last round; nil: none is.
+// Head is the room that is kept for the first VC of the queue, as of the last round; nil: none is. Before the first round of a term it is
+// found at once, on all hosts that have not reported yet too: the first of the queue keeps its turn when the leader changes.
 func (r *Runner) Head() *placement.Head {
 	if r == nil {
 		return nil
+	}
+	if r.o.Leads() {
+		r.begun.Do(func() {
+			s := r.o.Snapshot()
+			if meta, ok := s.Meta(); !ok || meta.RecoveryFreeze.On() || !s.KeepsRuns() {
+				return
+			}
+			env := placement.Env{Now: r.o.Now().UTC(), Pools: r.o.Pools()}
+			if !r.o.Silent(s) {
+				env.Unavailable = r.o.Unavailable(s)
+			}
+			head, err := First(s, r.o.Queue(s), env)
+			if err != nil {
+				r.o.Log.Warn("agenda", "error", err)
+			}
+			r.head.Store(head)
+		})
 	}
 	return r.head.Load()
 }
 
 func (r *Runner) keepHead(s *state.Snapshot, now time.Time) error {
+	r.begun.Do(func() {})
 	head, err := First(s, r.o.Queue(s), placement.Env{Now: now, Unavailable: r.o.Unavailable(s), Pools: r.o.Pools()})
 	old := r.head.Swap(head)
 	if (old == nil) != (head == nil) || head != nil {

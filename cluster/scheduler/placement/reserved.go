@@ -13,7 +13,8 @@ import (
 // Horizon is how far ahead the agenda reserves, and how long a VC counts as running whose owner does not say for how long.
 const Horizon = 24 * time.Hour
 
-// early is how long before its slot a run may arrive and still be the one that the slot is for.
+// early is how long before its slot a run may arrive and still be the one that the slot is for; but not nearer to the slot before it than
+// to its own, or a run that comes too late would take the slot of the next one.
 const early = 30 * time.Minute
 
 // JobOf returns the full name of the job that a VC is a run of: the declared one, or the template of its name.
@@ -31,11 +32,17 @@ func Claim(s *state.Snapshot, vc *state.VC, now time.Time) (state.Occurrence, bo
 	if !s.HasAgenda() {
 		return state.Occurrence{}, false
 	}
+	var before time.Time
 	for _, o := range s.Occurrences(JobOf(vc)) {
+		from := o.Start.Add(-early)
+		if middle := before.Add(o.Start.Sub(before) / 2); !before.IsZero() && from.Before(middle) {
+			from = middle
+		}
+		before = o.Start
 		if o.VC == vc.ID && o.State == state.RunningNow {
 			return o, true
 		}
-		if o.VC == "" && !o.State.Over() && !now.Before(o.Start.Add(-early)) && now.Before(o.End) {
+		if o.VC == "" && !o.State.Over() && !now.Before(from) && now.Before(o.End) {
 			return o, true
 		}
 	}
@@ -48,6 +55,15 @@ func StaysFor(vc *state.VC) time.Duration {
 		return time.Duration(vc.Duration) * time.Second
 	}
 	return Horizon
+}
+
+// Step is that of the agenda where it has no finer one.
+const Step = 5 * time.Minute
+
+// RunsUntil is until when a VC that starts now counts as running. The agenda counts the step in which it ends as its own: no slot may
+// begin there on a host without room for both.
+func RunsUntil(vc *state.VC, now time.Time) time.Time {
+	return now.Add(StaysFor(vc) + Step - 1).Truncate(Step)
 }
 
 // SlotNeed is what a VM of a group of a job needs in each step of its slot: the skyline's part, for as late as a run may arrive, but at
