@@ -18,20 +18,20 @@ type PartParams struct {
 // its length.
 type portion[T any] struct {
 	asked PartParams
-	words []string
+	terms []string
 	out   v1.Part[T]
 }
 
 func listPart[T any](p PartParams) *portion[T] {
-	return &portion[T]{asked: p, words: strings.Fields(strings.ToLower(p.Search)), out: v1.Part[T]{Items: []T{}}}
+	return &portion[T]{asked: p, terms: strings.Fields(strings.ToLower(p.Search)), out: v1.Part[T]{Items: []T{}}}
 }
 
 // offer the next item of the list: the texts that a search finds it by, and how to make it. Neither is called without need.
 func (p *portion[T]) offer(text func() string, item func() T) {
 	p.out.Total++
-	if len(p.words) > 0 {
+	if len(p.terms) > 0 {
 		t := strings.ToLower(text())
-		if slices.ContainsFunc(p.words, func(w string) bool { return !strings.Contains(t, w) }) {
+		if slices.ContainsFunc(p.terms, func(w string) bool { return !strings.Contains(t, w) }) {
 			return
 		}
 	}

@@ -35,9 +35,9 @@ func partAsked(v *visit) client.Part {
 // maxSearch is the longest search, characters: that of the API.
 const maxSearch = 253
 
-func clip(text string, most int) string {
-	if r := []rune(text); len(r) > most {
-		return string(r[:most])
+func clip(text string, limit int) string {
+	if r := []rune(text); len(r) > limit {
+		return string(r[:limit])
 	}
 	return text
 }
