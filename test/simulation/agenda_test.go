@@ -209,7 +209,7 @@ func deficitOf(snap *state.Snapshot, host string, at, now time.Time) state.Resou
 	return out
 }
 
-// endOf is when a VC is to have ended, as its owner or its contract says; zero: that is not known.
+// endOf is the end of the agenda's step in which a VC is to end, as its owner or its contract says; zero: that is not known.
 func endOf(snap *state.Snapshot, vc *state.VC, now time.Time) time.Time {
 	run, ok := snap.OpenRun(vc.ID)
 	length := time.Duration(vc.Duration) * time.Second
@@ -227,7 +227,7 @@ func endOf(snap *state.Snapshot, vc *state.VC, now time.Time) time.Time {
 	if end.Before(now) {
 		return time.Time{}
 	}
-	return end
+	return end.Add(placement.Step - 1).Truncate(placement.Step)
 }
 
 // agenda: an occurrence loses hosts for a cause alone, and an event says so.
