@@ -4,8 +4,8 @@
 #   unit   packages that need no hypervisor
 #   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo, not on
 #          packages that start no goroutine, a house rule for those that decide, and not on whole clusters)
-#   programs  test/attack and test/browser, which want the CPU that labs take, and beside them vcctl, with the race detector, and what
-#          links libvirt, vcd above all: these wait for servers most of the time, and may last into the next stage
+#   programs  test/attack, which wants the CPU that labs take, and beside it vcctl, with the race detector, what links libvirt, vcd
+#          above all, and the dashboard in a browser: these wait for servers most of the time, and may last into the next stage
 #   real   packages whose tests drive the real libvirt and QEMU, that of this machine and that of Debian's backports: chaos
 #          beside what measures no CPU, then what measures it, alone
 #   image  no tests, but the disk that machines boots, the packages it installs, and what Debian has for both
@@ -71,11 +71,12 @@ pure=$(go list ./allocator/... ./migration/... ./forecast/... ./sim/... "${decid
 # programs, which are built without it.
 whole=$'evenkeel/test/simulation\nevenkeel/test/readme'
 
-# internal/lint starts no goroutine, which it checks itself. These tests of vcsim replay for long, without the detector;
+# internal/lint starts no goroutine, which it checks itself. These tests take long, and do without the detector. TestAppliedUnchanged
+# sends what one client draws, one request after the other; TestApplyOfTenants sends the same under the detector. Those of vcsim replay;
 # TestRunGolden, TestMorpheusJSON (its seeds side by side) and every policy on two kinds of workload run the same code under the detector.
 plain=evenkeel/internal/lint
-plain_tests='^Test(PaperFlexGolden|MorpheusGolden|RunWorkloads)$'
-skip_race='^Test(PaperFlexGolden|MorpheusGolden)$|^TestRunWorkloads$/^(recurring|lublin|azure|openb|google|planetlab)$'
+plain_tests='^Test(PaperFlexGolden|MorpheusGolden|RunWorkloads|AppliedUnchanged)$'
+skip_race='^Test(PaperFlexGolden|MorpheusGolden|AppliedUnchanged)$|^TestRunWorkloads$/^(recurring|lublin|azure|openb|google|planetlab)$'
 
 # without LIST: standard input less the lines of LIST.
 without() { grep -vxF -f <(printf '%s\n' "$1" | grep . || echo -) || true; }
@@ -210,18 +211,18 @@ run() {
 			< <(without "$real_paths"$'\n'"$cgo"$'\n'"$pure"$'\n'"$state"$'\n'"$whole"$'\n'"$attack"$'\n'"$browser"$'\n'"$plain"$'\nevenkeel/cmd/vcctl' <<<"$all")
 		stage "the cluster's state, race detector" go_test -race -run "$state_tests" <<<"$state"
 		stage "unit tests of what starts no goroutine" go_test < <(without "$real_paths" <<<"$pure"$'\n'"$state"$'\n'"$plain")
-		stage "long replays" go_test -run "$plain_tests" <<<evenkeel/cmd/vcsim
+		stage "long tests without the race detector" go_test -run "$plain_tests" <<<$'evenkeel/cmd/vcsim\nevenkeel/api/server'
 		stage "whole clusters without libvirt" go_test <<<"$whole"
 		;;
 	programs)
 		side vcctl
 		stage "attacks on servers" go_test -count 1 <<<"$attack"
-		stage "the dashboard in a browser" go_test -count 1 <<<"$browser"
 		;;
 	vcctl)
 		# Without a number as many scripts run at a time as there are CPUs.
 		stage "unit tests of vcctl, race detector" go_test -race -parallel 4 <<<evenkeel/cmd/vcctl
 		stage "unit tests of what links libvirt" go_test < <(without "$real_paths" <<<"$cgo")
+		stage "the dashboard in a browser" go_test -count 1 <<<"$browser"
 		;;
 	real)
 		side chaos

@@ -70,9 +70,10 @@ func TestRoutesOfRoles(t *testing.T) {
 	ofOther := []string{"/v1/virtual-clusters/zebra-web/spec?tenant=zebra", "/v1/virtual-clusters/zebra-web/versions?tenant=zebra", "/v1/images?tenant=zebra", "/v1/cluster/settings", "/v1/tenants/zebra", "/v1/quotas/zebra"}
 	ofFilm := []string{"/v1/virtual-clusters/film-web/spec?tenant=film", "/v1/virtual-clusters/film-web/versions?tenant=film", "/v1/images?tenant=film"}
 
-	kinds := map[string]string{"/ui/virtual-clusters/": "web", "/ui/file/": "web", "/ui/periodic/": "nightly", "/ui/console/": "web-vm-0", "/ui/forecast/": "web-vm-0"}
+	kinds := map[string]string{"/ui/virtual-clusters/": "web", "/ui/file/": "web", "/ui/periodic/": "nightly", "/ui/console/": "web-vm-0", "/ui/vms/": "web-vm-0", "/ui/forecast/": "web-vm-0"}
 	forms := map[string][]url.Values{
 		"/ui/virtual-clusters/": {{"do": {"scale"}, "group": {"vm"}, "count": {"2"}}, {"do": {"stop"}}, {"do": {"start"}}, {"do": {"delete"}}},
+		"/ui/vms/":              {{"do": {"stop"}}, {"do": {"start"}}, {"do": {"restart"}}, {"do": {"reset"}}, {"do": {"migrate"}}},
 		"/ui/file/":             {{"do": {"rollback"}, "version": {"1"}}, {"do": {"apply"}, "file": {"name: NAME\ngroups:\n  - {name: vm, count: 3, cpu: 0.5, memory: 256MiB, image: tiny}\n"}, "force": {"1"}, "restart": {"1"}}},
 		"/ui/periodic/":         {{"do": {"accept"}, "rule": {"FREQ=HOURLY"}, "length": {"10m"}}, {"do": {"override"}, "deadline": {"30m"}}, {"do": {"reject"}}},
 		"/ui/hosts/h1":          {{"do": {"drain"}}, {"do": {"cordon"}}, {"do": {"undrain"}}, {"do": {"uncordon"}}},

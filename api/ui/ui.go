@@ -57,6 +57,8 @@ var routes = map[string]func(*visit) error{
 	"GET /ui/new":                         newVirtualCluster,
 	"POST /ui/new":                        createVirtualCluster,
 	"GET /ui/vms":                         vms,
+	"GET /ui/vms/{name...}":               shown("vm", readVM),
+	"POST /ui/vms/{name...}":              changeVM,
 	"GET /ui/console/{name...}":           console,
 	"GET /ui/plans":                       shown("plans", readPlans),
 	"POST /ui/plans":                      propose,

@@ -34,7 +34,7 @@ func parsePages() map[string]*template.Template {
 // functions of the templates.
 var functions = template.FuncMap{
 	"asset": assetAddress,
-	"bar":   bar, "yieldBar": yieldBar, "curve": curve, "tone": tone, "ago": ago, "full": fullName, "vcPath": vcPath, "consolePath": consolePath, "forecastPath": forecastPath, "hostPath": hostPath, "jobPath": jobPath, "filePath": filePath,
+	"bar":   bar, "yieldBar": yieldBar, "curve": curve, "tone": tone, "ago": ago, "full": fullName, "vcPath": vcPath, "vmPath": vmPath, "consolePath": consolePath, "forecastPath": forecastPath, "hostPath": hostPath, "jobPath": jobPath, "filePath": filePath,
 	"shell": shellCommand, "decision": func(form string, d jobData, do string) decisionForm { return decisionForm{form, do, d} },
 	"times": func(a, b float64) float64 { return a * b }, "largest": func(list []float64) float64 {
 		if len(list) == 0 {
@@ -51,6 +51,7 @@ var functions = template.FuncMap{
 		}
 		return part / whole
 	},
+	"size": size, "verbsOfVM": func() []vmVerb { return vmVerbs },
 	"bytes": func(n v1.Size) float64 { return float64(n) },
 	"level": level,
 	"limit": limit, "amount": func(unit string, n float64) string { return limit(unit, &n) },
@@ -177,6 +178,17 @@ func ago(t time.Time) string {
 		return fmt.Sprintf("%d h ago", int(d.Hours()))
 	}
 	return fmt.Sprintf("%d days ago", int(d.Hours()/24))
+}
+
+// size for people: as it is written in files where that is short, else rounded.
+func size(n v1.Size) string {
+	if n < 1<<20 || n%(1<<20) == 0 {
+		return n.String()
+	}
+	if n < 1<<30 {
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 }
 
 // limit of a quota in its unit.

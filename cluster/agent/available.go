@@ -53,6 +53,8 @@ type vmLoad struct {
 	cpu        float64 // sum of the cores used at n looks in this step
 	n          int
 	memory     float64 // most bytes in use at a look in this step
+	reported   float64 // the same of looks at which its guest reported what it uses; 0: there was none
+	reports    bool    // its guest did so at some time
 	request    float64 // bytes that it may use at most, with what it costs the host beyond its own
 	past       forecast.PastUse
 	steps      int  // that it was measured in
@@ -95,6 +97,9 @@ func (l *hostLoad) measure(stats []hypervisor.Stats, used map[string]float64, li
 		s := &stats[i]
 		if v := l.vms[s.Identity.VM]; v != nil && v.generation == s.Generation {
 			v.memory = max(v.memory, float64(inUse(s)+m.overhead))
+			if s.Available >= 0 {
+				v.reported, v.reports = max(v.reported, float64(inUse(s)+m.overhead)), true
+			}
 			if v.seen {
 				v.cpu, v.n = v.cpu+used[s.Identity.VM], v.n+1
 			}
@@ -141,7 +146,13 @@ func (l *hostLoad) remember(id string, v *vmLoad, m machine, now time.Time) {
 			}
 		}
 	}
-	v.past.Note(l.slotOf(now), v.memory)
+	switch {
+	case v.reported > 0:
+		v.past.Note(l.slotOf(now), v.reported)
+	case v.reports || v.steps > historySteps: // it fell silent, or no balloon driver answers
+		v.past.Note(l.slotOf(now), v.memory)
+	default: // It boots: what it uses is not known. All that it has would count for a day, of all VMs that started with it too.
+	}
 }
 
 // together is the most memory that the VMs here used at the same time in the last day, and a tenth: no forecast of one VM says that several will need theirs
@@ -173,7 +184,7 @@ func (l *hostLoad) observe(m machine, now time.Time) (used Limits) {
 		v.load.observe(cpu, v.memory)
 		l.remember(id, v, m, now)
 		used.CPU, used.Memory = used.CPU+cpu, used.Memory+int64(v.memory)
-		v.cpu, v.n, v.memory = 0, 0, 0
+		v.cpu, v.n, v.memory, v.reported = 0, 0, 0, 0
 	}
 	other := float64(m.foreign.Memory)
 	if l.left >= 0 { // what the kernel has given out is in use, whatever process has it; VMs are counted by themselves

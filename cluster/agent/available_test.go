@@ -200,6 +200,24 @@ func TestAvailableAfterPeaks(t *testing.T) {
 	w.is("after a restart", 7, 14-1.1*9)
 }
 
+// VMs that boot at the same time are not taken to have used all that they have together.
+func TestBootIsNoPeak(t *testing.T) {
+	w := newLoaded(t)
+	for _, id := range []string{"a", "b", "c"} { // guests that boot report nothing
+		w.run(id, 1, 1, 4*giga)
+		w.memory[id] = -1
+	}
+	w.minutes(3)
+	for _, id := range []string{"a", "b"} {
+		w.memory[id] = giga / 2
+	}
+	w.minutes(historySteps + 5)
+	// c never reports: it counts with all that it has, a and b with what they use, and all with a tenth more.
+	if got, want := w.load.together(w.now), 1.1*5*float64(giga); math.Abs(got-want) > 1 {
+		t.Errorf("%.2f GiB are kept, want %.2f", got/float64(giga), want/float64(giga))
+	}
+}
+
 // A report that was made does not change while another goroutine reads it. Without samples nothing is reported.
 func TestAvailabilityIsKept(t *testing.T) {
 	w := newLoaded(t)

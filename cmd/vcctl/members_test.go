@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"evenkeel/cluster/leader"
 	"evenkeel/cluster/member"
 	"evenkeel/cluster/pki"
+	"evenkeel/test/patience"
 	"evenkeel/test/site"
 )
 
@@ -31,11 +33,27 @@ func TestMemberScripts(t *testing.T) {
 		Dir:           "testdata/members",
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 		Setup:         startSite,
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": wantStatus,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": wantStatus, "until": until,
 			"stop": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Check(ts.Value(siteKey{}).(*site.Site).Stop(args[0]))
 			}},
 	})
+}
+
+// until runs vcctl until it prints what matches, as an answer or an error: until PATTERN ARGUMENTS... A leader that was just elected
+// knows no host's state until the host renews its lease, and a machine that stands still for seconds brings an election.
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until PATTERN ARGUMENTS...")
+	}
+	want, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	var printed string
+	ts.Check(patience.Until(context.Background(), patience.Stall, args[0], func() any { return printed }, func() bool {
+		_ = ts.Exec("vcctl", args[1:]...) // what it prints says how it ended
+		printed = ts.ReadFile("stdout") + ts.ReadFile("stderr")
+		return want.MatchString(printed)
+	}))
 }
 
 type siteKey struct{}

@@ -285,9 +285,13 @@ func TestSetupAndRecover(t *testing.T) {
 		}
 	}
 	h3.start()
-	if _, err := follower.Images(t.Context()); !client.IsProblem(err, v1.ProblemNoLeader) {
-		t.Errorf("one of three servers answers as if it led: %v", err)
-	}
+	h3.await("one of three servers answers that none leads", func() bool {
+		_, err := follower.Images(t.Context())
+		if err == nil {
+			t.Fatal("one of three servers answers as if it led")
+		}
+		return client.IsProblem(err, v1.ProblemNoLeader) // its port may not listen yet
+	})
 	h3.end()
 
 	status, said := h3.recover()

@@ -7,6 +7,8 @@ import (
 
 // Rightsizing gives components what they are expected to use and a buffer, by the production resource rightsizer, and admits others into what that frees.
 // Applications start as under Reservation: with their requests.
+//
+// Many fields: each is a rule of its own that is on or off.
 type Rightsizing struct {
 	Label string // its name
 

@@ -112,7 +112,7 @@ func (tab *Tab) Main(collect bool) (m Main) {
 
 // Memory is what the largest renderer of the browser keeps for itself, bytes.
 func (b *Browser) Memory() (largest int, err error) {
-	all, err := chromedp.Call(b.ctx, systeminfo.GetProcessInfo, cdp.Empty{})
+	all, err := chromedp.CallBrowser(b.ctx, systeminfo.GetProcessInfo, cdp.Empty{})
 	if err != nil {
 		return 0, fmt.Errorf("list the browser's processes: %w", err)
 	}

@@ -88,12 +88,15 @@ func TestPictures(t *testing.T) {
 		{"dashboard-overview-dark", "/ui/", "dark", "Minimum yield"},
 		{"dashboard-virtual-cluster", "/ui/virtual-clusters/film/render", "light", "keeps its yield down"},
 		{"dashboard-plans", "/ui/plans", "light", "What bytes buy"},
-		{"dashboard-periodic", "/ui/periodic/film/nightly", "dark", "Sign"},
+		{"dashboard-periodic", "/ui/periodic/film/nightly", "dark", "confirmed"},
 	} {
 		tab.Theme(p.theme)
 		tab.Go(c.page("h1", p.path))
 		tab.Until(p.until, func() bool { return strings.Contains(tab.Text(), p.until) })
 		tab.Rests()
+		if p.name == "dashboard-periodic" {
+			Eval[bool](tab, `{ document.querySelector(".calendar").closest("section").scrollIntoView(); } true`)
+		}
 		out := packed(t, tab.Picture())
 		if len(out) > maxPicture {
 			t.Errorf("%s has %d bytes", p.name, len(out))

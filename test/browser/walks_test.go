@@ -67,3 +67,48 @@ func TestDrainOverReload(t *testing.T) {
 		tab.Clean()
 	}
 }
+
+// TestOneVM: an operator checks what is asked for one VM, stops it, starts it, and moves it.
+func TestOneVM(t *testing.T) {
+	t.Parallel()
+	b := Start(t, required)
+	c := startHosts(t, 2)
+	c.runs(v1.VirtualClusterSpec{Name: "web", Groups: []v1.GroupSpec{{Name: "vm", CPU: 0.5, Memory: 256 << 20, Image: "tiny"}}})
+	tab := c.login(b, "h1", "/ui/vms", site.Token)
+	tab.has("the VM", "web-vm-0")
+	Eval[bool](tab, `[...document.querySelectorAll("main a")].find((a) => a.innerText === "web-vm-0").click() || true`)
+	tab.Until("its page", func() bool { return tab.At() == "/ui/vms/web-vm-0" && strings.Contains(tab.Text(), "running") })
+	accessible(tab, "a VM")
+	of := func(verb string) string { return `form:has(input[value=` + verb + `]) ` }
+	press := func(verb string, dry bool) {
+		t.Helper()
+		button := of(verb) + `button:not([name=dry])`
+		if dry {
+			button = of(verb) + `button[name=dry]`
+		}
+		tab.Until("press "+button, func() bool {
+			return tab.Is(fmt.Sprintf(`{ const b = document.querySelector(%q); if (b) b.click(); b !== null; }`, button))
+		})
+	}
+	press("stop", true)
+	tab.has("what a stop would do", "Nothing was changed")
+	if vm, err := c.api.VM(t.Context(), "web-vm-0"); err != nil || vm.State != "running" {
+		t.Fatalf("a check stopped it: %+v %v", vm, err)
+	}
+	is := func(state string) bool {
+		return tab.Is(fmt.Sprintf(`document.querySelector("main > p .state")?.innerText === %q`, state))
+	}
+	press("stop", false)
+	tab.Until("it is stopped, without a reload", func() bool { return is("stopped") })
+	press("start", false)
+	tab.Until("it runs", func() bool { return is("running") })
+	vm, err := c.api.VM(t.Context(), "web-vm-0")
+	must(t, err)
+	other := map[string]string{"h1": "h2", "h2": "h1"}[vm.Host]
+	tab.Fill(of("migrate")+`input[name=to]`, other)
+	press("migrate", true)
+	tab.has("what a migration would do", "from "+vm.Host+" to "+other)
+	press("migrate", false)
+	tab.Until("it is on the other host", func() bool { return strings.Contains(tab.Text(), "on "+other) })
+	tab.Clean()
+}

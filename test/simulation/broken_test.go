@@ -10,6 +10,7 @@ import (
 
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/leader"
+	"evenkeel/cluster/scheduler/rightsizing"
 	"evenkeel/cluster/state"
 )
 
@@ -25,6 +26,7 @@ func TestBroken(t *testing.T) {
 		{ackBeforeCommit, 10, "not linearizable", func(*options) {}},
 		{withoutProof, 60, "in two places", func(*options) {}},
 		{staleRelay, 60, "in two places", func(o *options) { o.watchdogs = always(5 * time.Second) }},
+		{evictsByForecast, 10, "were evicted, though", crowded},
 		{oneSidedProof, 60, "in two places", func(o *options) { o.watchdogs = always(5 * time.Second); randomScript(o, long); manyMoves(o) }},
 	} {
 		t.Run(c.variant.name, func(t *testing.T) {
@@ -176,6 +178,29 @@ var oneSidedProof = broken{name: "one-sided proof in a migration", leading: func
 			for _, host := range []string{vm.Host, vm.MovingTo} {
 				propose(ctx, p.node.Apply, state.KindVMReport, state.VMReport{Host: host, VMs: []state.VMStatus{{VM: vm.ID, Generation: vm.Generation,
 					Phase: state.Lost, Reason: fmt.Sprintf("one of %s and %s is proved", vm.Host, vm.MovingTo)}}})
+			}
+		}
+	}
+}}
+
+// 6. The leader evicts elastic VMs whose forecasts do not fit, though what they use does.
+var evictsByForecast = broken{name: "evicts by forecast", leading: func(ctx context.Context, p *serving) {
+	for wait(ctx, 2*time.Second) == nil {
+		snap := p.store.Snapshot()
+		claimed := map[string]int64{} // by host, bytes
+		for _, vm := range snap.VMs() {
+			vc, _ := snap.VC(vm.VC)
+			g, known := vc.GroupOf(vm)
+			h, _ := snap.Host(vm.Host)
+			if !known || !vm.ConsumesResources() || vc.Needs == state.NeedsDeclared {
+				continue
+			}
+			if claimed[h.Name] += g.Memory; g.Role != "elastic" || claimed[h.Name] <= h.Usable().Memory {
+				continue
+			}
+			reason := fmt.Sprintf("host %s lacks memory; its VMs use 1 MiB of 1 MiB, and taking back the 1 MiB that they leave idle is not enough; no VM moves for it: none was asked", h.Name)
+			if plan := rightsizing.Preempt(snap, rightsizing.Preemption{VC: vc.ID, VM: vm.ID, Host: h.Name, Reason: reason}, time.Now().UTC()); plan != nil {
+				propose(ctx, p.node.Apply, state.KindPlan, plan)
 			}
 		}
 	}

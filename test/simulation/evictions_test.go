@@ -16,7 +16,7 @@ import (
 type uses struct {
 	mu      sync.Mutex
 	of      map[string][]use          // by VM
-	usable  map[string][]use          // by host
+	usable  map[string][]use          // by host, less what it keeps for VMs that were stopped alone
 	evicted map[string]int64          // by VM: when it was last
 	here    map[string]map[string]use // by host and VM: what it may have needed there, and when it was seen there last
 
@@ -63,7 +63,7 @@ func (u *uses) watch(s *state.Snapshot) (wrong []string) {
 		return nil
 	}
 	for _, h := range s.Hosts() {
-		u.usable[h.Name] = latest(append(u.usable[h.Name], use{at: time.Now(), bytes: h.Usable().Memory}))
+		u.usable[h.Name] = latest(append(u.usable[h.Name], use{at: time.Now(), bytes: h.Usable().Memory - s.KeptMemory(h.Name)}))
 	}
 	u.place(s)
 	fitted := map[string]string{} // by virtual cluster

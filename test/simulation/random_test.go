@@ -45,7 +45,7 @@ func randomScript(o *options, long time.Duration) {
 	o.settings.Moves = often
 	add(0, "random")
 	for i, name := range o.names {
-		add(between(0, 8*time.Second), "create", name, fmt.Sprint(1+(i+r.IntN(3))%3))
+		add(between(0, 8*time.Second), "create", name, fmt.Sprint(o.larger()*(1+(i+r.IntN(3))%3)))
 	}
 	saved := false
 	for at := between(12*time.Second, 20*time.Second); at < long; at += between(time.Second, 6*time.Second) {

@@ -42,6 +42,7 @@ type options struct {
 	quiet          time.Duration    // after the last step, for all to come right
 	sized          map[string]sized // VCs of a scenario, by name
 	rightsized     bool             // guests use now more, now less memory, and needs are estimated
+	bursts         bool             // and most want all of their memory at the same time, now and then
 	tenants        *tenants         // beside the VCs of the default tenant
 	periodic       *periodicWork    // jobs that are signed off, and what fills the hosts beside them
 	unhealed       bool             // a scenario that ends as it is
@@ -383,9 +384,13 @@ func (s *sim) end() {
 // report a run that failed: what was found, how to see it again, and the trace.
 func report(t *testing.T, o options, r outcome) {
 	t.Helper()
+	run := "TestRandom -seeds 1"
+	if o.bursts {
+		run = "TestCrowded -crowded 1"
+	}
 	t.Errorf("seed %d: %d violations:\n  %s\nreplay (the faults are the same, the order of what happens at one instant is not):\n"+
-		"  go test ./test/simulation -run TestRandom -seeds 1 -first %d -verbose\nthe script:\n%s\ntrace:\n%s",
-		o.seed, len(r.violations), strings.Join(r.violations, "\n  "), o.seed, scriptText(o.script), strings.Join(r.trace, "\n"))
+		"  go test ./test/simulation -run %s -first %d -verbose\nthe script:\n%s\ntrace:\n%s",
+		o.seed, len(r.violations), strings.Join(r.violations, "\n  "), run, o.seed, scriptText(o.script), strings.Join(r.trace, "\n"))
 }
 
 // stats of many runs.

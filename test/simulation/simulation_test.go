@@ -17,6 +17,7 @@ var (
 	first   = flag.Uint64("first", 1, "seed of the first one")
 	crowd   = flag.Bool("moves", false, "with many moves in every run, not in one of four")
 	squeeze = flag.Bool("rightsized", false, "with rightsized VMs in every run, not in one of four")
+	packed  = flag.Int("crowded", 12, "how many runs of TestCrowded, from seed -first on")
 	regular = flag.Bool("periodic", false, "with periodic work in every run, not in one of three")
 	verbose = flag.Bool("verbose", false, "print what happens, and what members log")
 )
@@ -54,8 +55,24 @@ func random(seed uint64) options {
 }
 
 // Random runs: whatever happens, the safety rules hold, and the cluster is healthy again in the end.
-func TestRandom(t *testing.T) {
-	n := *seeds
+func TestRandom(t *testing.T) { playSeeds(t, *seeds, random) }
+
+// Random runs in which guests burst together on hosts that are full: VMs are evicted in most of them, and none where memory in use fitted.
+func TestCrowded(t *testing.T) {
+	total := playSeeds(t, *packed, func(seed uint64) options {
+		o := defaults(seed)
+		o.verbose = *verbose
+		crowded(&o)
+		return o
+	})
+	if n := total["runs"]; total["runs with evictions judged"]*2 <= n && n >= 8 {
+		t.Errorf("VMs were evicted in %d of %d runs: these show little", total["runs with evictions judged"], n)
+	}
+}
+
+// playSeeds plays so many runs, and returns what was counted in all of them.
+func playSeeds(t *testing.T, n int, make func(seed uint64) options) map[string]int {
+	t.Helper()
 	if testing.Short() {
 		n = min(n, 4)
 	}
@@ -67,12 +84,15 @@ func TestRandom(t *testing.T) {
 			seed := *first + uint64(i)
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
-				o := random(seed)
+				o := make(seed)
 				r := play(t, o)
 				mu.Lock()
 				total["runs"]++
 				if len(r.violations) > 0 {
 					total["runs with violations"]++
+				}
+				if r.counts["evictions judged"] > 0 {
+					total["runs with evictions judged"]++
 				}
 				for k, n := range r.counts {
 					total[k] += n
@@ -85,6 +105,7 @@ func TestRandom(t *testing.T) {
 		}
 	})
 	t.Logf("in %s:\n%s", time.Since(began).Round(time.Second), stats(total))
+	return total
 }
 
 // Scenarios: the expected result of each step.
