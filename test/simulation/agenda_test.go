@@ -158,7 +158,7 @@ func (j *agendaJudge) plan(x quota.Applied, p *state.Plan) {
 				continue
 			}
 			at := later(o.Start, x.Command.At)
-			before, after := deficitOf(x.Before, host, at, x.Command.At), deficitOf(x.After, host, at, x.Command.At)
+			before, after := deficitOf(x.Before, host, at, x.Command.At, false), deficitOf(x.After, host, at, x.Command.At, false)
 			if after.Memory > max(0, before.Memory) || after.CPU > max(0, before.CPU)+1e-6 {
 				j.violate(x, "%s %s: host %s lacks %+v for occurrence %s (before it: %+v)", p.Verb, vc.Name, host, after, o.ID, before)
 			}
@@ -173,8 +173,9 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// deficitOf is what a host lacks for what is reserved there at a time, by what is known now; below 0: it has so much left.
-func deficitOf(snap *state.Snapshot, host string, at, now time.Time) state.Resources {
+// deficitOf is what a host lacks for what is reserved there at a time, by what is known now; below 0: it has so much left. VMs that rightsizing
+// shrank may count with all that they may take back.
+func deficitOf(snap *state.Snapshot, host string, at, now time.Time, grows bool) state.Resources {
 	h, _ := snap.Host(host)
 	usable := h.Usable()
 	out := state.Resources{CPU: -usable.CPU, Memory: -usable.Memory}
@@ -188,7 +189,11 @@ func deficitOf(snap *state.Snapshot, host string, at, now time.Time) state.Resou
 			continue
 		}
 		out.CPU += min(1, vc.MinYield) * g.Need()
-		out.Memory += vm.ChargeOn(h, g).Memory
+		charge := vm.ChargeOn(h, g)
+		out.Memory += charge.Memory
+		if grows {
+			out.Memory += charge.Deficit
+		}
 	}
 	for _, o := range snap.Agenda() {
 		if !o.Reserves() || o.Start.After(at) || !at.Before(o.End) {
@@ -209,7 +214,7 @@ func deficitOf(snap *state.Snapshot, host string, at, now time.Time) state.Resou
 	return out
 }
 
-// endOf is when a VC is to have ended, as its owner or its contract says; zero: that is not known.
+// endOf is the end of the agenda's step in which a VC is to end, as its owner or its contract says; zero: that is not known.
 func endOf(snap *state.Snapshot, vc *state.VC, now time.Time) time.Time {
 	run, ok := snap.OpenRun(vc.ID)
 	length := time.Duration(vc.Duration) * time.Second
@@ -227,7 +232,7 @@ func endOf(snap *state.Snapshot, vc *state.VC, now time.Time) time.Time {
 	if end.Before(now) {
 		return time.Time{}
 	}
-	return end
+	return end.Add(placement.Step - 1).Truncate(placement.Step)
 }
 
 // agenda: an occurrence loses hosts for a cause alone, and an event says so.
@@ -259,7 +264,7 @@ func (j *agendaJudge) cause(x quota.Applied, host string, o *state.Occurrence) b
 		return true
 	}
 	for _, at := range []time.Time{x.Command.At, later(o.Start, x.Command.At), o.End.Add(-time.Second)} {
-		if r := deficitOf(x.Before, host, at, x.Command.At); r.CPU > 1e-9 || r.Memory > 0 {
+		if r := deficitOf(x.Before, host, at, x.Command.At, true); r.CPU > 1e-9 || r.Memory > 0 {
 			return true
 		}
 	}
