@@ -152,8 +152,12 @@ func (m measurement) judge(t *testing.T) {
 
 func (m measurement) judgeTraffic(t *testing.T) {
 	t.Helper()
-	if len(m.requests) > maxRequests {
-		t.Errorf("%s asks %d times: %q", m.path, len(m.requests), m.requests)
+	// Simulated hosts have no console: the page of one asks once more, for the reason.
+	requests := slices.DeleteFunc(slices.Clone(m.requests), func(u string) bool {
+		return strings.HasPrefix(u, "https:") && strings.Contains(u, "/ui/console-stream/")
+	})
+	if len(requests) > maxRequests {
+		t.Errorf("%s asks %d times: %q", m.path, len(requests), requests)
 	}
 	if m.weight > maxWeight {
 		t.Errorf("%s weighs %d bytes", m.path, m.weight)
