@@ -64,7 +64,8 @@ func Main(m *testing.M) int {
 // Daemon is a vcd. It belongs to the test's own goroutine, but for its Client.
 type Daemon struct {
 	*client.Client
-	Dir string // its data directory
+	Dir     string // its data directory
+	Address string // of its API, https://host:port
 
 	t    *testing.T
 	host *lab.Host
@@ -91,7 +92,7 @@ func New(t *testing.T, h *lab.Host, args ...string) *Daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Daemon{t: t, host: h, bin: bin, Dir: t.TempDir()}
+	d := &Daemon{t: t, host: h, bin: bin, Dir: t.TempDir(), Address: "https://" + addr}
 	d.args = append([]string{"dev", "--data-dir", d.Dir, "--listen", addr, "--hypervisor", h.URI(), "--guest", filepath.Dir(g.Kernel),
 		fmt.Sprintf("--emulation=%v", !kvm)}, args...)
 	if d.log, err = os.Create(filepath.Join(d.Dir, "vcd.log")); err != nil {
@@ -105,13 +106,14 @@ func New(t *testing.T, h *lab.Host, args ...string) *Daemon {
 		_ = d.log.Close()
 	})
 	d.Launch()
-	if d.Client, err = client.New(client.Config{Address: "https://" + addr, Token: d.token(), CAFile: filepath.Join(d.Dir, "ca.pem")}); err != nil {
+	if d.Client, err = client.New(client.Config{Address: d.Address, Token: d.Token(), CAFile: filepath.Join(d.Dir, "ca.pem")}); err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
-func (d *Daemon) token() string {
+// Token is the administrator's.
+func (d *Daemon) Token() string {
 	b, err := os.ReadFile(filepath.Join(d.Dir, "admin.token"))
 	if err != nil {
 		d.t.Fatal(err)
