@@ -97,7 +97,7 @@ func (u *uses) watch(s *state.Snapshot) (wrong []string) {
 }
 
 // keptAtMost is the most that a host may keep for VMs that a user stopped one by one, bytes. Such a VM keeps its memory and its overhead for its next start:
-// no more than its group declares, or than it booted with. What no user stopped alone, what waits to start, and what was lost with its host keeps nothing.
+// no more than its group declares, or than it booted with. What no user stopped alone, what waits to start, and what was lost before it had stopped keeps nothing.
 func keptAtMost(s *state.Snapshot, h state.Host) (bytes int64) {
 	for _, vm := range s.VMs() {
 		if vm.Host != h.Name || vm.Phase != state.Stopped || vm.Order.StoppedBy == "" || vm.ChargedMemory == 0 {
@@ -195,4 +195,10 @@ func TestKeptAtMost(t *testing.T) {
 	c.Enact("stop all", admission.Stop(c.Snapshot(), c.Named("a"), c.Env()).Plan)
 	stopped(vms[1])
 	kept("all were stopped", 0)
+	c.Enact("start all", admission.Start(c.Snapshot(), c.Named("a"), c.Env()).Plan)
+	c.CommitPlan()
+	vms = c.Snapshot().VMsOf(c.Named("a").ID)
+	c.Enact("stop one again", admission.StopVM(c.Snapshot(), c.Named("a"), vms[0], "ann").Plan)
+	c.Must(state.KindHostLost, state.HostLost{Host: "h1", Proof: state.ProofFence, Text: "off"})
+	kept("it was lost with its host while it stopped", 0)
 }
