@@ -12,7 +12,8 @@ export PATH := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
 export EVENKEEL_TAGS := libvirt_dlopen,hashicorpmetrics
 # No version control stamps: they fail in a checkout that belongs to another user (CI), and VERSION has the same facts.
 # No paths of this machine, in programs and tests alike: otherwise each package is compiled once for either.
-export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false -trimpath)
+override GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false -trimpath)
+export GOFLAGS
 GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BUILD   := $(GO) build -tags $(EVENKEEL_TAGS) -ldflags '-X main.version=$(VERSION)'

@@ -54,7 +54,7 @@ cgo=$(go list -tags "$tags" -f '{{.ImportPath}} {{join .Deps " "}} {{join .TestI
 
 # The schedulers that start no goroutine, neither themselves nor in their tests. Several goroutines call those with a runner: that is
 # tested with the race detector where it is done, in cluster/leader.
-concurrent='(^|[[:space:]])go [A-Za-z.]+\(|sync\.WaitGroup|synctest\.'
+concurrent='(^|[[:space:]])go [A-Za-z.]+\(|sync\.WaitGroup|synctest\.|errgroup|\.Go\(|AfterFunc\(|RunParallel|t\.Parallel\(\)'
 deciding=(./test/scheduling)
 for dir in cluster/scheduler/*/; do
 	grep -qE "$concurrent" "$dir"*.go || deciding+=("./$dir")

@@ -54,10 +54,10 @@ type vmLoad struct {
 	n          int
 	memory     float64 // most bytes in use at a look in this step
 	reported   float64 // the same of looks at which its guest reported what it uses; 0: there was none
-	reports    bool    // its guest did so at some time
 	request    float64 // bytes that it may use at most, with what it costs the host beyond its own
 	past       forecast.PastUse
 	steps      int  // that it was measured in
+	silent     int  // steps since its guest reported what it uses, or since it came
 	seen       bool // use takes two looks
 }
 
@@ -98,7 +98,7 @@ func (l *hostLoad) measure(stats []hypervisor.Stats, used map[string]float64, li
 		if v := l.vms[s.Identity.VM]; v != nil && v.generation == s.Generation {
 			v.memory = max(v.memory, float64(inUse(s)+m.overhead))
 			if s.Available >= 0 {
-				v.reported, v.reports = max(v.reported, float64(inUse(s)+m.overhead)), true
+				v.reported = max(v.reported, float64(inUse(s)+m.overhead))
 			}
 			if v.seen {
 				v.cpu, v.n = v.cpu+used[s.Identity.VM], v.n+1
@@ -132,6 +132,7 @@ func (l *hostLoad) slotOf(end time.Time) int64 {
 }
 
 // historySteps is how many steps after a VM came what its history says counts too: it may come from another host, or the agent may be new.
+// For as many a guest that reports nothing may boot.
 const historySteps = 15
 
 // remember takes in what a VM used of memory in a step that is over.
@@ -146,12 +147,15 @@ func (l *hostLoad) remember(id string, v *vmLoad, m machine, now time.Time) {
 			}
 		}
 	}
+	if v.silent++; v.reported > 0 {
+		v.silent = 0
+	}
 	switch {
-	case v.reported > 0:
+	case v.silent == 0:
 		v.past.Note(l.slotOf(now), v.reported)
-	case v.reports || v.steps > historySteps: // it fell silent, or no balloon driver answers
+	case v.silent > historySteps: // no balloon driver answers
 		v.past.Note(l.slotOf(now), v.memory)
-	default: // It boots: what it uses is not known. All that it has would count for a day, of all VMs that started with it too.
+	default: // It boots, or boots again: what it uses is not known. All that it has would count for a day, of all VMs that boot with it too.
 	}
 }
 

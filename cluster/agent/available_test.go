@@ -218,6 +218,32 @@ func TestBootIsNoPeak(t *testing.T) {
 	}
 }
 
+// A guest that boots again by itself reports nothing meanwhile, in the same generation: that is no use of all that it has. One that stays silent counts with all.
+func TestRebootIsNoPeak(t *testing.T) {
+	w := newLoaded(t)
+	w.run("a", 1, 1, 8*giga)
+	w.memory["a"] = giga
+	w.minutes(20)
+	kept := func(what string, want int64) {
+		t.Helper()
+		if got := w.load.together(w.now); math.Abs(got-float64(want)) > 1 {
+			t.Errorf("%s: %.2f GiB are kept, want %.2f", what, got/float64(giga), float64(want)/float64(giga))
+		}
+	}
+	for range 2 * historySteps { // each reboot is counted by itself
+		w.memory["a"] = -1
+		w.minutes(1)
+		w.memory["a"] = giga
+		w.minutes(1)
+	}
+	kept("after reboots", giga*11/10)
+	w.memory["a"] = -1
+	w.minutes(historySteps)
+	kept("silent for as long as a boot may last", giga*11/10)
+	w.minutes(2)
+	kept("silent for longer", 8*giga)
+}
+
 // A report that was made does not change while another goroutine reads it. Without samples nothing is reported.
 func TestAvailabilityIsKept(t *testing.T) {
 	w := newLoaded(t)

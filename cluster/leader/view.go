@@ -166,9 +166,9 @@ type VCView struct {
 	Estimates, Aggressiveness string
 }
 
-// Lacking says whether the VC waits in the queue, or runs with a yield below what it is promised.
+// Lacking says whether the VC waits in the queue, or runs with a yield below what it is promised. VMs whose state is unknown do not run.
 func (c *VCView) Lacking() bool {
-	return c.State == state.VCQueued || c.Count.Running > 0 && c.Yield < c.MinYield-1e-9
+	return c.State == state.VCQueued || c.Count.Running > c.Unknown && c.Yield < c.MinYield-1e-9
 }
 
 // VMView returns a VM with its live figures.

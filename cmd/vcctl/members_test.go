@@ -41,7 +41,8 @@ func TestMemberScripts(t *testing.T) {
 }
 
 // until runs vcctl until it prints what matches, as an answer or an error: until PATTERN ARGUMENTS... A leader that was just elected
-// knows no host's state until the host renews its lease, and a machine that stands still for seconds brings an election.
+// knows no host's state until the host renews its lease, and a machine that stands still for seconds brings an election. It only waits: the
+// script runs the command again, for its exit status and where it prints what.
 func until(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: until PATTERN ARGUMENTS...")

@@ -27,6 +27,10 @@ func inside(t *testing.T, run string) (output string, share float64) {
 		out, failed := m.Show(t.Context(), os.Stdout, fmt.Sprintf("cd /srv && EVENKEEL_MACHINES=inside %s=%s ./inside.test -test.v -test.short=%t -test.timeout 0 -test.run '%s'",
 			patience.Variable, cmp.Or(os.Getenv(patience.Variable), "1"), testing.Short(), run))
 		if m.lost() || failed != nil && m.stopped(t.Context()) {
+			if err := failedBefore(out); err != nil { // it stands: must repeats no test that has failed
+				count(out)
+				t.Error(err)
+			}
 			must(t, m, errEmulator)
 		}
 		after, err := waited(m.pid())
@@ -45,6 +49,15 @@ func inside(t *testing.T, run string) (output string, share float64) {
 	return output, share
 }
 
+// failedBefore says that checks had failed when a machine was lost, of which output is what was printed until then.
+func failedBefore(output string) error {
+	_, failed, _ := verdicts(output)
+	if failed == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d checks failed before the machine was lost: %.400s", failed, output)
+}
+
 // TestConformance gives each part of the suite a machine of its own: what the emulator resets is then soon done again.
 func TestConformance(t *testing.T) {
 	for _, group := range conformance.Groups() {
@@ -55,20 +68,41 @@ func TestConformance(t *testing.T) {
 // TestCaps judges caps in the machine, by the CPU time that its kernel charges, and by windows in which it never stood still.
 func TestCaps(t *testing.T) {
 	out, share := inside(t, "^TestCaps$")
-	table := false
-	for line := range strings.Lines(out) {
-		if rest, ok := strings.CutPrefix(line, "CAPS "); ok {
-			report("caps: %s", strings.TrimRight(rest, "\n"))
-			table = table || strings.HasPrefix(rest, "error ")
-		}
+	lines, rows, judged := capsTable(out)
+	for _, line := range lines {
+		report("caps: %s", line)
 	}
-	if !table {
+	if rows == 0 {
+		t.Fatal("no table of caps: none was measured")
+	}
+	if !judged {
 		left(t, "Errors", "in too few windows the machine never stood still")
 	}
 	if testing.Short() {
 		left(t, "6 of 12 caps", short)
 	}
 	report("caps: the machine could run for %.0f%% of the time", 100*share)
+}
+
+// capsTable reads what package inside printed of caps: the lines, how many are of a cap that was measured below the header, and whether their errors were judged.
+func capsTable(output string) (lines []string, rows int, judged bool) {
+	header := false
+	for line := range strings.Lines(output) {
+		rest, ok := strings.CutPrefix(strings.TrimRight(line, "\n"), "CAPS ")
+		if !ok {
+			continue
+		}
+		lines = append(lines, rest)
+		switch {
+		case strings.HasPrefix(rest, "VCPUS "):
+			header = true
+		case header && strings.HasPrefix(rest, "error "):
+			judged = true
+		case header:
+			rows++
+		}
+	}
+	return lines, rows, judged
 }
 
 // calm is the share of the time in which the machine must have been able to run, for a wrong share of the CPU to be that of weights.

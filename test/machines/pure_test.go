@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -53,6 +54,39 @@ CAPS --- PASS: no verdict
 	want := []string{"TestConformance/Migration: not tested here: no ability Second", "TestConformance/Silent: it gave no reason"}
 	if passed != 2 || failed != 1 || !slices.Equal(skipped, want) {
 		t.Errorf("%d passed, %d failed, %q skipped", passed, failed, skipped)
+	}
+}
+
+// A check that failed in a machine which was lost later is a failure.
+func TestFailedBefore(t *testing.T) {
+	for output, want := range map[string]string{
+		"":                         "",
+		"--- PASS: TestA (0.1s)\n": "",
+		"    --- FAIL: TestA/B (0.1s)\n=== RUN   TestA/C\n": "1 checks failed before the machine was lost:     --- FAIL: TestA/B",
+	} {
+		if err := failedBefore(output); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", output, err, want)
+		}
+	}
+}
+
+// Only caps that were measured, in too few windows, are left out; that none was measured is a failure.
+func TestCapsTable(t *testing.T) {
+	const header, row = "CAPS VCPUS       CAP    QUOTA\n", "CAPS 1          0.40    0.400\n"
+	for output, want := range map[string]struct {
+		lines, rows int
+		judged      bool
+	}{
+		"":                            {},
+		"--- PASS: TestCaps (0.1s)\n": {},
+		header:                        {1, 0, false},
+		row + "CAPS error against\n":  {2, 0, false},
+		"=== RUN\n" + header + row:    {2, 1, false},
+		header + row + row + "CAPS error against the quota: mean 0.0015 cores\n": {4, 2, true},
+	} {
+		if lines, rows, judged := capsTable(output); len(lines) != want.lines || rows != want.rows || judged != want.judged {
+			t.Errorf("%q: %q, %d rows, judged %v, want %+v", output, lines, rows, judged, want)
+		}
 	}
 }
 

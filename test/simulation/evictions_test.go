@@ -6,10 +6,13 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"evenkeel/cluster/agent"
+	"evenkeel/cluster/scheduler/admission"
 	"evenkeel/cluster/state"
+	"evenkeel/test/scheduling"
 )
 
 // uses are what hosts reported of their VMs' memory, by which evictions are judged.
@@ -63,7 +66,7 @@ func (u *uses) watch(s *state.Snapshot) (wrong []string) {
 		return nil
 	}
 	for _, h := range s.Hosts() {
-		u.usable[h.Name] = latest(append(u.usable[h.Name], use{at: time.Now(), bytes: h.Usable().Memory - s.KeptMemory(h.Name)}))
+		u.usable[h.Name] = latest(append(u.usable[h.Name], use{at: time.Now(), bytes: h.Usable().Memory - keptAtMost(s, h)}))
 	}
 	u.place(s)
 	fitted := map[string]string{} // by virtual cluster
@@ -91,6 +94,20 @@ func (u *uses) watch(s *state.Snapshot) (wrong []string) {
 	}
 	slices.Sort(wrong)
 	return wrong
+}
+
+// keptAtMost is the most that a host may keep for VMs that a user stopped one by one, bytes. Such a VM keeps its memory and its overhead for its next start:
+// no more than its group declares, or than it booted with. What no user stopped alone, what waits to start, and what was lost before it had stopped keeps nothing.
+func keptAtMost(s *state.Snapshot, h state.Host) (bytes int64) {
+	for _, vm := range s.VMs() {
+		if vm.Host != h.Name || vm.Phase != state.Stopped || vm.Order.StoppedBy == "" || vm.ChargedMemory == 0 {
+			continue
+		}
+		vc, _ := s.VC(vm.VC)
+		g, _ := vc.GroupOf(vm)
+		bytes += max(g.Memory, vm.BootMemory) + h.VMOverhead
+	}
+	return bytes
 }
 
 // fits says how what VMs of a host used fitted it all the time; "": it did not.
@@ -151,4 +168,37 @@ func (u *uses) needs(vm state.VM, g state.Group, declared bool) int64 {
 		highest = max(highest, x.bytes)
 	}
 	return min(highest, g.Memory)
+}
+
+// A host keeps memory for a VM that was stopped alone, from when it has stopped until its virtual cluster is.
+func TestKeptAtMost(t *testing.T) {
+	c := scheduling.NewCluster(t, "h1")
+	c.Create(scheduling.VC("a", 1, scheduling.Group(2, 1, scheduling.GiB)))
+	c.CommitPlan()
+	vms := c.Snapshot().VMsOf(c.Named("a").ID)
+	host := func() state.Host { h, _ := c.Snapshot().Host("h1"); return h }
+	one := scheduling.GiB + host().VMOverhead
+	kept := func(what string, want int64) {
+		t.Helper()
+		if got := keptAtMost(c.Snapshot(), host()); got != want {
+			t.Errorf("%s: %d bytes are kept, want %d", what, got, want)
+		}
+	}
+	stopped := func(vm state.VM) {
+		c.Must(state.KindVMReport, state.VMReport{Host: vm.Host, VMs: []state.VMStatus{{VM: vm.ID, Generation: vm.Generation, Phase: state.Stopped}}})
+	}
+	kept("both run", 0)
+	c.Enact("stop one", admission.StopVM(c.Snapshot(), c.Named("a"), vms[0], "ann").Plan)
+	kept("one stops", 0)
+	stopped(vms[0])
+	kept("one has stopped", one)
+	c.Enact("stop all", admission.Stop(c.Snapshot(), c.Named("a"), c.Env()).Plan)
+	stopped(vms[1])
+	kept("all were stopped", 0)
+	c.Enact("start all", admission.Start(c.Snapshot(), c.Named("a"), c.Env()).Plan)
+	c.CommitPlan()
+	vms = c.Snapshot().VMsOf(c.Named("a").ID)
+	c.Enact("stop one again", admission.StopVM(c.Snapshot(), c.Named("a"), vms[0], "ann").Plan)
+	c.Must(state.KindHostLost, state.HostLost{Host: "h1", Proof: state.ProofFence, Text: "off"})
+	kept("it was lost with its host while it stopped", 0)
 }

@@ -446,13 +446,17 @@ func (x *Rightsizer) memoryUsed(host int) string {
 // of memory already.
 func (x *Rightsizer) preempt(in Observations, r *solver.Result, out *Result) {
 	underPressure, unserved := map[int]bool{}, map[int]bool{} // hosts with VMs under memory pressure, and with such that do not get what they need
-	unheard := map[int]bool{}                                 // hosts of which this leader knows no use yet
+	unheard := map[int]bool{}                                 // hosts with VMs whose use this leader does not know yet
 	for i, ref := range x.refs {
-		if ref.rightsized >= 0 && out.VMs[ref.rightsized].Excluded == notHeard && !x.sampled(in.VMs[ref.vm], in) {
-			unheard[x.p.Components[i].Host] = true
+		if ref.rightsized < 0 {
+			continue
 		}
-		if ref.rightsized >= 0 && out.VMs[ref.rightsized].UnderPressure {
-			c, o := &x.p.Components[i], &r.Outcomes[i]
+		c, o, v := &x.p.Components[i], &r.Outcomes[i], &out.VMs[ref.rightsized]
+		sampled := x.sampled(in.VMs[ref.vm], in)
+		if !sampled && v.Excluded == notHeard {
+			unheard[c.Host] = true
+		}
+		if sampled && v.UnderPressure {
 			underPressure[c.Host] = true
 			unserved[c.Host] = unserved[c.Host] || o.Why == solver.NoRoom && o.Memory < c.InUse
 		}
@@ -464,7 +468,10 @@ func (x *Rightsizer) preempt(in Observations, r *solver.Result, out *Result) {
 			continue
 		}
 		c := x.p.Components[i]
-		if in.Unavailable[x.p.Hosts[c.Host].Name] != "" || unheard[c.Host] { // what its VMs use is not known
+		if in.Unavailable[x.p.Hosts[c.Host].Name] != "" {
+			continue
+		}
+		if unheard[c.Host] && !underPressure[c.Host] { // the VMs not heard of count with all that they have, and may use less
 			continue
 		}
 		one := Preemption{VC: ref.vc, VM: ref.vm, Host: x.p.Hosts[c.Host].Name, Reason: r.Text(&x.p, i) + x.memoryUsed(c.Host)}

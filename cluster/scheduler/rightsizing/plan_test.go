@@ -310,6 +310,30 @@ func TestEvictsNoVMOfUnknownUse(t *testing.T) {
 	}
 }
 
+// One VM that a new leader has not heard of delays no eviction on a host where another is under memory pressure, by a measurement that counts.
+func TestPressureEvictsBesideUnheard(t *testing.T) {
+	for name, x := range map[string]struct {
+		age   time.Duration // of the measurement that says so
+		evict bool
+	}{"now": {0, true}, "long ago": {time.Hour, false}} {
+		c := scheduling.NewRightsized(t, state.RightsizingOn, "h1") // 8 GiB
+		c.AddVC("mute", state.NeedsEstimated, "core", 1, scheduling.Resources(1, scheduling.GiB/2), scheduling.Resources(0.1, scheduling.GiB/4))
+		c.AddVC("old", state.NeedsEstimated, "core", 1, scheduling.Resources(1, 4*scheduling.GiB), scheduling.Resources(0.1, scheduling.GiB))
+		c.AddVC("young", state.NeedsEstimated, "elastic", 1, scheduling.Resources(1, 3*scheduling.GiB), scheduling.Resources(0.1, scheduling.GiB))
+		c.Minutes(14)
+		c.Since = c.Now
+		c.Host("h1", 4, 8*scheduling.GiB, scheduling.Resources(0, 3*scheduling.GiB))
+		c.Use["old-g0-0"], c.Use["young-g0-0"] = scheduling.Resources(0.1, 3*scheduling.GiB), scheduling.Resources(0.1, 2*scheduling.GiB)
+		c.Odd["mute-g0-0"] = func(s *rightsizing.VMObservation) { s.At = time.Time{} }
+		c.Odd["young-g0-0"] = func(s *rightsizing.VMObservation) { s.Pressure = "" }
+		c.Odd["old-g0-0"] = func(s *rightsizing.VMObservation) { s.Pressure, s.At = "it swaps", s.At.Add(-x.age) }
+		c.Minutes(3)
+		if vm, _ := c.VM("young-g0-0"); (vm.Goal == state.GoalStop) != x.evict {
+			t.Errorf("under pressure %s: evicted: %v, want %v: %+v", name, !x.evict, x.evict, vm)
+		}
+	}
+}
+
 // A forecast that is not trusted leaves a VM with what it declared only until it was measured for a while; then its use counts.
 func TestUseBeforeTrust(t *testing.T) {
 	c := scheduling.NewRightsized(t, state.RightsizingOn, "h1")
