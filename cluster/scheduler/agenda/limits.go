@@ -17,6 +17,7 @@ const (
 	maxHeads      = 8               // VCs of the queue of which one may be the first that has no hosts
 	maxHeadsAsked = 64              // VCs of the queue that are asked whether they may be one of them
 	maxHeadTimes  = 32              // at which hosts are looked for, for it
+	headAgain     = time.Second     // after which the head is looked for again in a term that does not know the hosts yet
 	maxPlaced     = 60              // new occurrences for which hosts are looked for in one evaluation, which others wait for
 	maxPut        = 500             // occurrences in one command
 	maxFits       = 400             // occurrences of a contract that are looked at before it is in force
