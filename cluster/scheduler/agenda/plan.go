@@ -229,7 +229,7 @@ func (x *planner) buildOf(running func() ([]migration.Group, []*reservation.Acce
 	x.steps = int(horizon/x.step) + 2
 	c := reservation.Cluster{Steps: x.steps}
 	x.hosts = map[string]int{}
-	for i, h := range x.s.Hosts() {
+	for i, h := range x.openHosts() {
 		x.hosts[h.Name], x.names, x.over = i, append(x.names, h.Name), append(x.over, h.VMOverhead)
 		usable, why := h.Usable(), placement.ClosedFor(h, x.unavailable)
 		c.Hosts = append(c.Hosts, migration.Host{Name: h.Name, CPU: max(1e-6, usable.CPU), Memory: max(1, float64(usable.Memory)), Cordoned: h.Cordoned || why != "", Unavailable: why})
