@@ -6,10 +6,14 @@ import (
 	"evenkeel/cluster/scheduler/placement"
 )
 
+// longerSteps are those of an agenda of many hosts, ascending. They divide step: it is what admission rounds ends of VCs to, so none ends
+// within a step of the agenda.
+var longerSteps = [...]time.Duration{time.Minute, step / 2, step}
+
 const (
 	step          = placement.Step   // of contracts and of the agenda
 	fineStep      = 30 * time.Second // of both, for jobs that come again within minApart
-	maxCells      = 400_000          // hosts times steps of an agenda; one that would have more has no fine steps
+	maxCells      = 400_000          // hosts times steps of an agenda; one that would have more has longer steps
 	horizon       = placement.Horizon
 	overdue       = 30 * time.Minute // for which a VC counts as running on that runs longer than it was to; a run at most overdueSteps of its contract
 	overdueSteps  = 6
@@ -17,6 +21,7 @@ const (
 	maxHeads      = 8               // VCs of the queue of which one may be the first that has no hosts
 	maxHeadsAsked = 64              // VCs of the queue that are asked whether they may be one of them
 	maxHeadTimes  = 32              // at which hosts are looked for, for it
+	headAgain     = time.Second     // after which the head is looked for again in a term that does not know the hosts yet
 	maxPlaced     = 60              // new occurrences for which hosts are looked for in one evaluation, which others wait for
 	maxPut        = 500             // occurrences in one command
 	maxFits       = 400             // occurrences of a contract that are looked at before it is in force

@@ -73,13 +73,13 @@ type planner struct {
 	agenda *reservation.Agenda
 	step   time.Duration // of the agenda
 	origin time.Time     // of its first step
-	steps  int
+	steps  int           // as far as slots begin; the last one stands for all the time from it on
 	hosts  map[string]int
 	names  []string
 	over   []int64 // [host]: memory that a VM costs beyond its own
 }
 
-// wanted are the occurrences of all jobs that were signed off, but for tenants that are suspended, whose slots begin within the horizon. err is of a job whose recurrence
+// wanted are the occurrences of all jobs that were signed off, but for tenants that are suspended, whose slots begin within the horizon. err is of jobs whose recurrence
 // cannot be read; the others are there.
 func (x *planner) wanted() (out []state.Occurrence, err error) {
 	for _, job := range x.s.PeriodicJobs() {
@@ -92,7 +92,7 @@ func (x *planner) wanted() (out []state.Occurrence, err error) {
 		}
 		all, e := Occurrences(&job, x.now, x.now.Add(horizon))
 		if e != nil {
-			err = fmt.Errorf("job %s: %w", job.Name, e)
+			err = errors.Join(err, fmt.Errorf("job %s: %w", job.Name, e))
 			continue
 		}
 		out = append(out, apart(all[:min(len(all), maxOfJob)], x.s.Occurrences(job.Name))...)
@@ -226,13 +226,10 @@ func (x *planner) buildEmpty() error {
 func (x *planner) buildOf(running func() ([]migration.Group, []*reservation.Accepted)) error {
 	x.setStep()
 	x.origin = x.now.Truncate(x.step)
-	x.steps = int(horizon/x.step) + 1
-	for _, job := range x.jobs {
-		x.steps = max(x.steps, int(horizon/x.step)+2+int((job.SignOff.Length()+time.Duration(job.SignOff.Lateness)*time.Second)/x.step))
-	}
+	x.steps = int(horizon/x.step) + 2
 	c := reservation.Cluster{Steps: x.steps}
 	x.hosts = map[string]int{}
-	for i, h := range x.s.Hosts() {
+	for i, h := range x.openHosts() {
 		x.hosts[h.Name], x.names, x.over = i, append(x.names, h.Name), append(x.over, h.VMOverhead)
 		usable, why := h.Usable(), placement.ClosedFor(h, x.unavailable)
 		c.Hosts = append(c.Hosts, migration.Host{Name: h.Name, CPU: max(1e-6, usable.CPU), Memory: max(1, float64(usable.Memory)), Cordoned: h.Cordoned || why != "", Unavailable: why})
@@ -331,13 +328,14 @@ func slot(name string, from, n, count int, cpu func(k int) float64, memory float
 	return s
 }
 
-// slots are those of an occurrence, one of each group. ok is false if it reaches beyond the agenda.
+// slots are those of an occurrence, one of each group. What one needs after the agenda counts in the last step: all slots that reach so far
+// overlap there. ok is false if it begins after the agenda, or is over.
 func (x *planner) slots(o *state.Occurrence) (out []reservation.Slot, ok bool) {
 	job := x.jobs[o.Job]
 	c := &job.SignOff
 	from := max(0, int(o.Start.Sub(x.origin)/x.step))
-	n := int((o.End.Sub(x.origin)+x.step-1)/x.step) - from
-	if n < 1 || from+n > x.steps {
+	n := min(x.steps, int((o.End.Sub(x.origin)+x.step-1)/x.step)) - from
+	if n < 1 {
 		return nil, false
 	}
 	overhead := slices.Max(x.over)
@@ -347,6 +345,9 @@ func (x *planner) slots(o *state.Occurrence) (out []reservation.Slot, ok bool) {
 			begin := x.origin.Add(time.Duration(from+k) * x.step)
 			first := int(begin.Sub(o.Start) / (time.Duration(c.Step) * time.Second))
 			last := int((begin.Add(x.step).Sub(o.Start) - 1) / (time.Duration(c.Step) * time.Second))
+			if from+k == x.steps-1 {
+				last = len(need) - 1
+			}
 			peak := 0.0
 			for i := max(0, first); i <= min(last, len(need)-1); i++ {
 				peak = max(peak, need[i])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -46,7 +47,7 @@ type Runner struct {
 	recorder recorder
 	sampled  time.Time // when the last minute was recorded
 	head     atomic.Pointer[placement.Head]
-	begun    sync.Once // the head of the term is known
+	begin    begun
 }
 
 // NewRunner begins a term.
@@ -122,34 +123,76 @@ func (r *Runner) round(ctx context.Context) error {
 	return err
 }
 
-// Head is the room that is kept for the first VC of the queue, as of the last round; nil: none is. Before the first round of a term it is
-// found at once, on all hosts that have not reported yet too: the first of the queue keeps its turn when the leader changes.
+// Head is the room that is kept for the first VC of the queue, as of the last round; nil: none is. Before the first round of a term that
+// knows the hosts it is found at once: the first of the queue keeps its turn when the leader changes.
 func (r *Runner) Head() *placement.Head {
 	if r == nil {
 		return nil
 	}
 	if r.o.Leads() {
-		r.begun.Do(func() {
-			s := r.o.Snapshot()
-			if meta, ok := s.Meta(); !ok || meta.RecoveryFreeze.On() || !s.KeepsRuns() {
-				return
-			}
-			env := placement.Env{Now: r.o.Now().UTC(), Pools: r.o.Pools()}
-			if !r.o.Silent(s) {
-				env.Unavailable = r.o.Unavailable(s)
-			}
-			head, err := First(s, r.o.Queue(s), env)
-			if err != nil {
-				r.o.Log.Warn("agenda", "error", err)
-			}
-			r.head.Store(head)
-		})
+		r.begin.Lock()
+		defer r.begin.Unlock()
+		if !r.begin.done {
+			r.firstHead()
+		}
 	}
 	return r.head.Load()
 }
 
+// begun is what is known of the head before the first round that finds it.
+type begun struct {
+	sync.Mutex
+	done        bool              // it was found with what hosts reported, or a round finds it
+	at          time.Time         // when it was last looked for
+	silent      bool              // Silent at that time
+	unavailable map[string]string // at that time
+}
+
+// firstHead finds the head before a round does. While hosts have yet to report, those may come back, or be dead: of the heads without them
+// and with them the one of the VC that comes first in the queue counts, until more is known.
+func (r *Runner) firstHead() {
+	s, now := r.o.Snapshot(), r.o.Now().UTC()
+	if meta, ok := s.Meta(); !ok || meta.RecoveryFreeze.On() || !s.KeepsRuns() {
+		return
+	}
+	silent, unavailable := r.o.Silent(s), r.o.Unavailable(s)
+	same := silent == r.begin.silent && maps.EqualFunc(unavailable, r.begin.unavailable, func(string, string) bool { return true })
+	if since := now.Sub(r.begin.at); same && since >= 0 && since < headAgain {
+		return
+	}
+	r.begin.at, r.begin.silent, r.begin.unavailable = now, silent, unavailable
+	queue, pools := r.o.Queue(s), r.o.Pools()
+	head, err := First(s, queue, placement.Env{Now: now, Unavailable: unavailable, Pools: pools})
+	if err == nil && silent {
+		var all *placement.Head
+		all, err = First(s, queue, placement.Env{Now: now, Pools: pools})
+		head = earlier(queue, head, all)
+	}
+	if err != nil {
+		r.o.Log.Warn("agenda", "error", err)
+		return
+	}
+	r.begin.done = !silent
+	r.head.Store(head)
+}
+
+// earlier is the head whose VC comes first in the queue; the first one if both are of it.
+func earlier(queue []state.VC, a, b *placement.Head) *placement.Head {
+	for i := range queue {
+		if a != nil && queue[i].ID == a.VC {
+			return a
+		}
+		if b != nil && queue[i].ID == b.VC {
+			return b
+		}
+	}
+	return nil
+}
+
 func (r *Runner) keepHead(s *state.Snapshot, now time.Time) error {
-	r.begun.Do(func() {})
+	r.begin.Lock()
+	r.begin.done = true
+	r.begin.Unlock()
 	head, err := First(s, r.o.Queue(s), placement.Env{Now: now, Unavailable: r.o.Unavailable(s), Pools: r.o.Pools()})
 	old := r.head.Swap(head)
 	if (old == nil) != (head == nil) || head != nil {

@@ -1,6 +1,7 @@
 package agenda
 
 import (
+	"slices"
 	"time"
 
 	"evenkeel/cluster/state"
@@ -36,16 +37,28 @@ func stepOf(c *state.SignOff) time.Duration {
 	return min(step, max(fineStep, time.Duration(c.Step)*time.Second))
 }
 
-// setStep chooses the step of the agenda: that of its finest contract, as far as the hosts are few enough. In longer steps than its own the
-// slot of a contract takes all of the steps that it begins or ends in.
+// setStep chooses the step of the agenda: that of its finest contract, or for many hosts one of longerSteps. In longer steps than its own
+// the slot of a contract takes all of the steps that it begins or ends in.
 func (x *planner) setStep() {
 	x.step = step
 	for _, job := range x.jobs {
 		x.step = min(x.step, stepOf(&job.SignOff))
 	}
-	hosts := 0
-	x.s.EachHost(func(*state.Host) bool { hosts++; return true })
-	if hosts*int(horizon/x.step) > maxCells {
-		x.step = step
+	hosts := len(x.openHosts())
+	for _, longer := range longerSteps {
+		if hosts*int(horizon/x.step) <= maxCells {
+			return
+		}
+		x.step = max(x.step, longer)
 	}
+}
+
+// openHosts are the hosts of the agenda: all but those that take no slot, as they are lost or cordoned. If all are, all are.
+func (x *planner) openHosts() []state.Host {
+	all := x.s.Hosts()
+	open := slices.DeleteFunc(slices.Clone(all), func(h state.Host) bool { return h.Cordoned || h.Lost.Proof != "" })
+	if len(open) == 0 {
+		return all
+	}
+	return open
 }
