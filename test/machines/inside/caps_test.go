@@ -86,7 +86,7 @@ func (r capRow) judgeBy(in []window) error {
 
 // capErrors are the means and the maxima, in cores, of what groups are off their quotas and vCPUs off their caps, over the n caps with windows enough.
 type capErrors struct {
-	n                        int
+	n                     int
 	enforced, maxEnforced float64
 	given, maxGiven       float64
 }
