@@ -66,7 +66,7 @@ func (u *uses) watch(s *state.Snapshot) (wrong []string) {
 		return nil
 	}
 	for _, h := range s.Hosts() {
-		u.usable[h.Name] = latest(append(u.usable[h.Name], use{at: time.Now(), bytes: h.Usable().Memory - keptAtMost(s, h)}))
+		u.usable[h.Name] = latest(append(u.usable[h.Name], use{at: time.Now(), bytes: h.Usable().Memory - maxKept(s, h)}))
 	}
 	u.place(s)
 	fitted := map[string]string{} // by virtual cluster
@@ -96,9 +96,9 @@ func (u *uses) watch(s *state.Snapshot) (wrong []string) {
 	return wrong
 }
 
-// keptAtMost is the most that a host may keep for VMs that a user stopped one by one, bytes. Such a VM keeps its memory and its overhead for its next start:
+// maxKept is the most that a host may keep for VMs that a user stopped one by one, bytes. Such a VM keeps its memory and its overhead for its next start:
 // no more than its group declares, or than it booted with. What no user stopped alone, what waits to start, and what was lost before it had stopped keeps nothing.
-func keptAtMost(s *state.Snapshot, h state.Host) (bytes int64) {
+func maxKept(s *state.Snapshot, h state.Host) (bytes int64) {
 	for _, vm := range s.VMs() {
 		if vm.Host != h.Name || vm.Phase != state.Stopped || vm.Order.StoppedBy == "" || vm.ChargedMemory == 0 {
 			continue
@@ -171,7 +171,7 @@ func (u *uses) needs(vm state.VM, g state.Group, declared bool) int64 {
 }
 
 // A host keeps memory for a VM that was stopped alone, from when it has stopped until its virtual cluster is.
-func TestKeptAtMost(t *testing.T) {
+func TestMaxKept(t *testing.T) {
 	c := scheduling.NewCluster(t, "h1")
 	c.Create(scheduling.VC("a", 1, scheduling.Group(2, 1, scheduling.GiB)))
 	c.CommitPlan()
@@ -180,7 +180,7 @@ func TestKeptAtMost(t *testing.T) {
 	one := scheduling.GiB + host().VMOverhead
 	kept := func(what string, want int64) {
 		t.Helper()
-		if got := keptAtMost(c.Snapshot(), host()); got != want {
+		if got := maxKept(c.Snapshot(), host()); got != want {
 			t.Errorf("%s: %d bytes are kept, want %d", what, got, want)
 		}
 	}

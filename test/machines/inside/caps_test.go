@@ -86,9 +86,9 @@ func (r capRow) judgeBy(in []window) error {
 
 // capErrors are the means and the maxima, in cores, of what groups are off their quotas and vCPUs off their caps, over the n caps with windows enough.
 type capErrors struct {
-	n                        int
-	enforced, enforcedAtMost float64
-	given, givenAtMost       float64
+	n                     int
+	enforced, maxEnforced float64
+	given, maxGiven       float64
 }
 
 func errorsOf(rows []capRow) (e capErrors) {
@@ -99,8 +99,8 @@ func errorsOf(rows []capRow) (e capErrors) {
 		}
 		enforced, given := math.Abs(r.enforced(in)), math.Abs(r.given(in))
 		e.n++
-		e.enforced, e.enforcedAtMost = e.enforced+enforced, max(e.enforcedAtMost, enforced)
-		e.given, e.givenAtMost = e.given+given, max(e.givenAtMost, given)
+		e.enforced, e.maxEnforced = e.enforced+enforced, max(e.maxEnforced, enforced)
+		e.given, e.maxGiven = e.given+given, max(e.maxGiven, given)
 	}
 	e.enforced, e.given = e.enforced/float64(max(1, e.n)), e.given/float64(max(1, e.n))
 	return e
@@ -264,7 +264,7 @@ func printCaps(t *testing.T, rows []capRow) {
 		return
 	}
 	fmt.Printf("CAPS error against the quota: mean %.4f cores, maximal %.4f; of vCPUs against the cap: mean %.4f, maximal %.4f; %d of %d caps, %d of %d windows of %s counted\n",
-		e.enforced, e.enforcedAtMost, e.given, e.givenAtMost, e.n, len(rows), counted, all, capWindow)
+		e.enforced, e.maxEnforced, e.given, e.maxGiven, e.n, len(rows), counted, all, capWindow)
 	if err := e.judge(len(rows)); err != nil {
 		t.Error(err)
 	}
