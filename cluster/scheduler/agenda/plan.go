@@ -355,6 +355,7 @@ func (x *planner) slots(o *state.Occurrence) (out []reservation.Slot, ok bool) {
 			return peak
 		}
 		s := slot(o.ID+"/"+g.Name, from, n, g.Count, at, float64(g.Memory+overhead))
+		s.Request.Apart = x.apart(c, o.Job, g.Name)
 		if g.Spread {
 			s.Request.Affinity = &allocator.Affinity{Spread: "host"}
 		}

@@ -53,6 +53,15 @@ func (x *planner) setStep() {
 	}
 }
 
+// apart is the text of the slots of a group of a job that have steps finer than the agenda's: several may lie in one of its steps. The slots
+// of a job never overlap in time.
+func (x *planner) apart(c *state.SignOff, job, group string) string {
+	if x.step <= stepOf(c) {
+		return ""
+	}
+	return job + "/" + group
+}
+
 // openHosts are the hosts of the agenda: all but those that take no slot, as they are lost or cordoned. If all are, all are.
 func (x *planner) openHosts() []state.Host {
 	all := x.s.Hosts()
