@@ -26,17 +26,21 @@ func large(t *testing.T, rule string, length time.Duration, memory int64) state.
 	return k
 }
 
-// However many hosts join, jobs that come again each minute or so keep theirs: the agenda's steps grow little by little.
+// However many hosts join, jobs that come again each minute or so keep theirs: the agenda's steps grow little by little, and the runs of one job in a step
+// take the room of one.
 func TestHostsThatJoinTakeNoReservations(t *testing.T) {
+	between := large(t, "FREQ=MINUTELY", 20*time.Second, 4*scheduling.GiB)
+	between.Arrival, between.Due = 30, between.Due+30
 	for name, fine := range map[string]state.SignOff{
 		"each minute":        large(t, "FREQ=MINUTELY", 20*time.Second, 4*scheduling.GiB),
+		"between minutes":    between,
 		"every five minutes": large(t, "FREQ=MINUTELY;INTERVAL=5", 200*time.Second, 4*scheduling.GiB),
 	} {
 		c := withOneLarge(t, 137)
 		signed(t, c, "fine", fine)
 		signed(t, c, "other", large(t, "FREQ=HOURLY", 10*time.Minute, 3*scheduling.GiB))
 		untilRest(t, c, 20)
-		for _, hosts := range []int{138, 139, 200} {
+		for _, hosts := range []int{138, 139, 200, 300} {
 			for i := len(c.Snapshot().Hosts()); i < hosts; i++ {
 				c.Host(fmt.Sprintf("small%d", i), 1, scheduling.GiB, state.Resources{})
 			}

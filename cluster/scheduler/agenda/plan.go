@@ -130,15 +130,9 @@ func apart(all, there []state.Occurrence) (out []state.Occurrence) {
 // at the first few hundred.
 func Fits(c *state.SignOff, now time.Time) error {
 	job := state.PeriodicJob{SignOff: *c}
-	var all []state.Occurrence
-	for _, days := range []int{2, 30, 366} { // a rule that comes often is not searched for a year
-		var err error
-		if all, err = Occurrences(&job, now, now.AddDate(0, 0, days)); err != nil {
-			return err
-		}
-		if len(all) >= maxFits {
-			break
-		}
+	all, err := firstFew(now, func(to time.Time) ([]state.Occurrence, error) { return Occurrences(&job, now, to) })
+	if err != nil {
+		return err
 	}
 	if len(all) == 0 {
 		return errors.New("its rule has no time in the next year: choose another rule or start")
@@ -355,6 +349,7 @@ func (x *planner) slots(o *state.Occurrence) (out []reservation.Slot, ok bool) {
 			return peak
 		}
 		s := slot(o.ID+"/"+g.Name, from, n, g.Count, at, float64(g.Memory+overhead))
+		s.Request.Apart = x.apart(c, o.Job, g.Name)
 		if g.Spread {
 			s.Request.Affinity = &allocator.Affinity{Spread: "host"}
 		}

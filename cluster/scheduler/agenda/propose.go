@@ -112,12 +112,7 @@ func (p *Proposal) need(runs []state.Run, ask Ask) {
 	}
 	c := &p.SignOff
 	step := stepFor(c.Recurrence)
-	steps := max(1, int((length+step-1)/step))
-	c.Step = int64(step / time.Second)
-	for steps > state.MaxRunSteps {
-		steps, c.Step = (steps+1)/2, 2*c.Step
-	}
-	c.Cores = make([]float64, steps)
+	flatten(c, length, step)
 	declared := 0.0
 	for _, g := range c.Groups {
 		declared += float64(g.Count) * g.CPU
@@ -142,7 +137,27 @@ func (p *Proposal) need(runs []state.Run, ask Ask) {
 	}
 }
 
-// peak is the most that a skyline has from a minute on and before another one; each of its values is that of so many minutes.
+// flatten gives a contract of a length such steps, or longer ones for long runs, without needs.
+func flatten(c *state.SignOff, length, step time.Duration) {
+	steps := max(1, int((length+step-1)/step))
+	c.Step = int64(step / time.Second)
+	for steps > state.MaxRunSteps {
+		steps, c.Step = (steps+1)/2, 2*c.Step
+	}
+	c.Cores = make([]float64, steps)
+}
+
+// inSteps gives a contract other steps. Its length and needs stay, as far as its steps can say them.
+func inSteps(c *state.SignOff, step time.Duration) {
+	per, old := int(c.Step), c.Cores
+	flatten(c, c.Length(), step)
+	for k := range c.Cores {
+		c.Cores[k] = peak(old, k*int(c.Step), (k+1)*int(c.Step), per)
+	}
+}
+
+// peak is the most that a skyline has from a minute on and before another one; each of its values is that of so many minutes. All three may
+// be seconds, too.
 func peak(skyline []float64, from, to, per int) (out float64) {
 	for i := from / per; i <= (to-1)/per && i < len(skyline); i++ {
 		out = max(out, skyline[i])
@@ -234,6 +249,7 @@ func Override(c state.SignOff, ask Ask) (state.SignOff, error) {
 	if ask.Miss != 0 {
 		return c, errors.New("the chance to miss is learned with the skyline: accept the job again with another one")
 	}
+	old, otherNeed := stepOf(&c), ask.Length > 0 || ask.Cores > 0
 	if ask.Rule != "" || ask.Zone != nil {
 		r, err := periodic.ParseRecurrence(c.Recurrence)
 		if err != nil {
@@ -252,8 +268,11 @@ func Override(c state.SignOff, ask Ask) (state.SignOff, error) {
 			return c, err
 		}
 		c.Recurrence = r.String()
+		if step := stepFor(c.Recurrence); step != old && !otherNeed {
+			inSteps(&c, step)
+		}
 	}
-	if ask.Length > 0 || ask.Cores > 0 {
+	if otherNeed {
 		length, cores := c.Length(), slices.Max(c.Cores)
 		if ask.Length > 0 {
 			length = ask.Length
@@ -261,16 +280,20 @@ func Override(c state.SignOff, ask Ask) (state.SignOff, error) {
 		if ask.Cores > 0 {
 			cores = ask.Cores
 		}
-		p, old := Proposal{SignOff: c}, stepOf(&c)
+		p := Proposal{SignOff: c}
 		p.need([]state.Run{{}}, Ask{Length: length, Cores: cores})
 		c = p.SignOff
-		if now := stepOf(&c); now < old { // with the old lateness its slots would overlap
-			c.Lateness = int64(now / time.Second)
-		}
 		c.Miss, c.Runs = 0, 0
-		if !c.Declared {
-			c.Due = c.Arrival + int64(c.Length()/time.Second) + c.Lateness
-		}
+	}
+	now := stepOf(&c)
+	switch late := int64(now / time.Second); {
+	case now < old: // with the old lateness its slots would overlap
+		c.Lateness = late
+	case now > old:
+		c.Lateness = max(c.Lateness, late)
+	}
+	if (now != old || otherNeed) && !c.Declared {
+		c.Due = c.Arrival + int64(c.Length()/time.Second) + c.Lateness
 	}
 	if ask.Deadline > 0 {
 		c.Due, c.Declared = int64(ask.Deadline/time.Second), true

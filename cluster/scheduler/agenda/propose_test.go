@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"evenkeel/cluster/scheduler/agenda"
 	"evenkeel/cluster/state"
+	"evenkeel/test/scheduling"
 )
 
 // nights are runs at two o'clock on the clock of a zone, of so many minutes, whose use rises to a peak.
@@ -124,6 +126,42 @@ func TestOverride(t *testing.T) {
 		s, err := agenda.Override(c, x.ask)
 		if (err == nil) != x.good || x.good && !x.is(s) {
 			t.Errorf("%s: %+v, %v", name, s, err)
+		}
+	}
+}
+
+// With another rule or zone a contract has the steps that it would have been proposed with; its length and needs stay.
+func TestOverrideOfTheRuleChangesTheStep(t *testing.T) {
+	const hourly, nine, three = "FREQ=HOURLY", "FREQ=MINUTELY;INTERVAL=9", "FREQ=MINUTELY;INTERVAL=3"
+	for _, x := range []struct {
+		from, to             string
+		length               time.Duration
+		step, lateness, long int64 // s
+		fits                 bool
+	}{
+		{hourly, nine, 70 * time.Second, 30, 30, 300, true},
+		{hourly, three, 70 * time.Second, 30, 30, 300, false}, // its length stays: a run takes up to five minutes
+		{three, hourly, 70 * time.Second, 300, 300, 300, true},
+		{nine, hourly, 400 * time.Second, 300, 300, 600, true},
+		{nine, three, 70 * time.Second, 30, 30, 90, true},
+		{hourly, "FREQ=DAILY", 70 * time.Second, 300, 300, 300, true},
+	} {
+		k := askedFor(t, x.from, x.length)
+		k.Miss, k.Runs = 0.1, 7
+		k.Cores[len(k.Cores)-1] = 0.5
+		o, err := agenda.Override(k, agenda.Ask{Rule: x.to})
+		if err != nil || o.Step != x.step || o.Lateness != x.lateness || int64(o.Length()/time.Second) != x.long || o.Miss != k.Miss || o.Runs != k.Runs {
+			t.Errorf("%s to %s: %+v, %v; want %+v", x.from, x.to, o, err, x)
+			continue
+		}
+		if want := o.Arrival + x.long + x.lateness; o.Due != want {
+			t.Errorf("%s to %s: due after %d s, want %d", x.from, x.to, o.Due, want)
+		}
+		if slices.Max(o.Cores) != slices.Max(k.Cores) {
+			t.Errorf("%s to %s: the peak of %v is not that of %v", x.from, x.to, o.Cores, k.Cores)
+		}
+		if err := agenda.Fits(&o, scheduling.Start); (err == nil) != x.fits {
+			t.Errorf("%s to %s: %v", x.from, x.to, err)
 		}
 	}
 }

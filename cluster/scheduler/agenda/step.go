@@ -20,7 +20,7 @@ func stepFor(recurrence string) time.Duration {
 		return step
 	}
 	from := time.Date(r.Start.Year(), r.Start.Month(), r.Start.Day(), r.Start.Hour(), r.Start.Minute(), r.Start.Second(), 0, zone)
-	times, err := r.Between(from, from.AddDate(0, 0, 2), zone)
+	times, err := firstFew(from, func(to time.Time) ([]time.Time, error) { return r.Between(from, to, zone) })
 	if err != nil {
 		return step
 	}
@@ -30,6 +30,17 @@ func stepFor(recurrence string) time.Duration {
 		}
 	}
 	return step
+}
+
+// firstFew are the first maxFits or more of what comes from a time on, as between finds them before another time; all of the next year if
+// they are fewer. A rule that comes often is not searched for a year.
+func firstFew[T any](from time.Time, between func(to time.Time) ([]T, error)) (all []T, err error) {
+	for _, days := range []int{2, 30, 366} {
+		if all, err = between(from.AddDate(0, 0, days)); err != nil || len(all) >= maxFits {
+			break
+		}
+	}
+	return all, err
 }
 
 // stepOf is the step of a contract, at most that of the agenda: contracts of long runs have longer ones.
@@ -51,6 +62,15 @@ func (x *planner) setStep() {
 		}
 		x.step = max(x.step, longer)
 	}
+}
+
+// apart is the text of the slots of a group of a job that have steps finer than the agenda's: several may lie in one of its steps. The slots
+// of a job never overlap in time.
+func (x *planner) apart(c *state.SignOff, job, group string) string {
+	if x.step <= stepOf(c) {
+		return ""
+	}
+	return job + "/" + group
 }
 
 // openHosts are the hosts of the agenda: all but those that take no slot, as they are lost or cordoned. If all are, all are.

@@ -28,7 +28,9 @@ func askedFor(t *testing.T, rule string, length time.Duration) state.SignOff {
 func TestStepsOfContracts(t *testing.T) {
 	for rule, want := range map[string]struct{ step, lateness int64 }{
 		"FREQ=MINUTELY;INTERVAL=2": {30, 30}, "FREQ=MINUTELY;INTERVAL=3": {30, 30}, "FREQ=MINUTELY;INTERVAL=9": {30, 30}, "FREQ=DAILY;BYHOUR=1,2;BYMINUTE=0,55": {30, 30},
-		"FREQ=MINUTELY;INTERVAL=10": {300, 300}, "FREQ=HOURLY": {300, 300}, "FREQ=DAILY;BYHOUR=2": {300, 300}, "FREQ=WEEKLY": {300, 300}, "FREQ=MONTHLY;BYMONTHDAY=31": {300, 300},
+		"FREQ=WEEKLY;BYDAY=WE;BYHOUR=1,2;BYMINUTE=0,55": {30, 30}, "FREQ=WEEKLY;BYDAY=SA;BYHOUR=1,2;BYMINUTE=0,55": {30, 30}, "FREQ=MONTHLY;BYMONTHDAY=30;BYHOUR=1,2;BYMINUTE=0,55": {30, 30},
+		"FREQ=MONTHLY;INTERVAL=12;BYMONTHDAY=1;BYHOUR=1,2;BYMINUTE=0,55": {30, 30},
+		"FREQ=MINUTELY;INTERVAL=10":                                      {300, 300}, "FREQ=HOURLY": {300, 300}, "FREQ=DAILY;BYHOUR=2": {300, 300}, "FREQ=WEEKLY": {300, 300}, "FREQ=MONTHLY;BYMONTHDAY=31": {300, 300},
 	} {
 		c := askedFor(t, rule, 70*time.Second)
 		if c.Step != want.step || c.Lateness != want.lateness || c.Length() != time.Duration((70+want.step-1)/want.step*want.step)*time.Second {

@@ -45,9 +45,10 @@ type Agenda struct {
 	cluster  Cluster
 	load     *Load
 	accepted []*Accepted
-	names    map[string]bool // of accepted
-	resident []Amount        // [host]: what residents have, and the reserve
-	reserved [][]Amount      // [host][step]: what slots have, by their witnesses
+	names    map[string]bool  // of accepted
+	resident []Amount         // [host]: what residents have, and the reserve
+	reserved [][]Amount       // [host][step]: what slots have, by their witnesses
+	apart    map[share]Amount // what slots with Request.Apart have together of reserved, and of load
 	options  Options
 }
 
@@ -74,7 +75,7 @@ func New(c Cluster, o Options) (*Agenda, error) {
 		}
 		g.Hosts = slices.Clone(g.Hosts)
 	}
-	a := &Agenda{cluster: c, options: o, resident: residents(&c), reserved: make([][]Amount, len(c.Hosts)), names: map[string]bool{}}
+	a := &Agenda{cluster: c, options: o, resident: residents(&c), reserved: make([][]Amount, len(c.Hosts)), names: map[string]bool{}, apart: map[share]Amount{}}
 	if c.Steps < 1 || c.Steps > maxSteps {
 		return nil, fmt.Errorf("make an agenda: %d steps, not 1 to %d", c.Steps, maxSteps)
 	}
@@ -130,6 +131,7 @@ func (a *Agenda) rebuild() {
 		clear(a.reserved[h])
 	}
 	clear(a.load.used)
+	clear(a.apart)
 	for _, s := range a.accepted {
 		a.reserve(s)
 	}
@@ -137,6 +139,10 @@ func (a *Agenda) rebuild() {
 
 // reserve adds a slot to the sums.
 func (a *Agenda) reserve(s *Accepted) {
+	if s.Slot.Request.Apart != "" {
+		a.reserveApart(s)
+		return
+	}
 	a.load.Add(&s.Slot)
 	s.eachVM(a.cluster.Steps, func(vm, step int, need Amount) {
 		u := &a.reserved[s.Witness.Hosts[vm]][step]
@@ -249,7 +255,8 @@ func (a *Agenda) enter(s *Accepted) {
 
 // find changes nothing.
 func (a *Agenda) find(r Request) (*found, *Refusal, error) {
-	all, err := a.load.candidates(&r, a.options)
+	load := a.loadFor(&r)
+	all, err := load.candidates(&r, a.options)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -258,7 +265,7 @@ func (a *Agenda) find(r Request) (*found, *Refusal, error) {
 		s := &all[i].slot
 		if s.Cost > 1+1e-9 {
 			if first == nil {
-				first = a.tooMuch(s)
+				first = load.tooMuch(s)
 			}
 			break
 		}

@@ -83,6 +83,9 @@ type Request struct {
 	// (sec. 7).
 	Unsteady bool
 
+	// Apart: slots of the same text, if any, are never at the same time, though they may share a step. In it the greatest of them counts.
+	Apart string
+
 	Labels   map[string]string   // of its VMs
 	Affinity *allocator.Affinity // of its VMs; nil: no rule
 }

@@ -13,16 +13,11 @@ func (a *Agenda) Restore(s *Accepted) error {
 			return fmt.Errorf("restore the slot of %s: host %s takes no VM", s.Slot.Request.Name, host.Name)
 		}
 	}
-	taken := map[[2]int]Amount{} // by host and step
-	s.eachVM(a.cluster.Steps, func(vm, step int, need Amount) {
-		at := [2]int{s.Witness.Hosts[vm], step}
-		taken[at] = taken[at].plus(need, 1)
-	})
-	for at, need := range taken {
-		usable := a.usable(at[0])
+	for at, need := range a.byHost(s) {
+		usable, taken := a.usable(at.host), a.taken(&s.Slot.Request, at.host, at.step)
 		for r := range need[:VMs] {
-			if left := usable[r] - a.reserved[at[0]][at[1]][r]; need[r] > left+1e-9*usable[r] {
-				return fmt.Errorf("restore the slot of %s: host %s has not the room any more", s.Slot.Request.Name, a.cluster.Hosts[at[0]].Name)
+			if left := usable[r] - taken[r]; need[r] > left+1e-9*usable[r] {
+				return fmt.Errorf("restore the slot of %s: host %s has not the room any more", s.Slot.Request.Name, a.cluster.Hosts[at.host].Name)
 			}
 		}
 	}

@@ -59,7 +59,7 @@ func (a *Agenda) surroundings(s *Slot) *surroundings {
 	for h := range a.cluster.Hosts {
 		peak := Amount{}
 		for _, t := range w.steps {
-			peak = peak.highest(a.reserved[h][t])
+			peak = peak.highest(a.taken(&s.Request, h, t))
 		}
 		w.free = append(w.free, a.usable(h).plus(peak, -1))
 	}
@@ -129,8 +129,9 @@ func (a *Agenda) stepByStep(s *Slot, w *surroundings, p allocator.Problem) []int
 			if !ok || vm >= n {
 				return
 			}
+			taken := a.taken(&s.Request, h, step)
 			for r := range need[:VMs] {
-				left := usable[r] - a.reserved[h][step][r]
+				left := usable[r] - taken[r]
 				if own[h] != nil {
 					left -= own[h][at][r]
 				}
@@ -225,14 +226,14 @@ type Refusal struct {
 }
 
 // tooMuch is for a slot that does not fit the sums.
-func (a *Agenda) tooMuch(s *Slot) *Refusal {
+func (l *Load) tooMuch(s *Slot) *Refusal {
 	r := &Refusal{}
 	worst := 0.0
-	s.each(a.cluster.Steps, func(step, at int) {
-		sum := a.load.used[step].plus(s.Amounts[at], 1)
-		if c, binds := sum.share(a.load.capacity); c > worst {
+	s.each(len(l.used), func(step, at int) {
+		sum := l.used[step].plus(s.Amounts[at], 1)
+		if c, binds := sum.share(l.capacity); c > worst {
 			worst = c
-			r.Step, r.Resource, r.Missing = step, binds, sum[binds]-a.load.capacity[binds]
+			r.Step, r.Resource, r.Missing = step, binds, sum[binds]-l.capacity[binds]
 		}
 	})
 	r.Text = fmt.Sprintf("%s: in step %d of the agenda %.4g %s are missing in the cluster", s.Request.Name, r.Step, r.Missing, r.Resource)
