@@ -173,14 +173,18 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// deficitOf is what a host lacks for what is reserved there at a time, by what is known now; below 0: it has so much left. VMs that rightsizing
-// shrank may count with all that they may take back.
+// deficitOf is what a host lacks for what is reserved there at a time, by what is known now; below 0: it has so much left. grows: VMs that rightsizing
+// shrank count with all that they may take back, and VMs that are about to move where they go to as well.
 func deficitOf(snap *state.Snapshot, host string, at, now time.Time, grows bool) state.Resources {
 	h, _ := snap.Host(host)
 	usable := h.Usable()
 	out := state.Resources{CPU: -usable.CPU, Memory: -usable.Memory}
+	coming := map[string]string{} // VMs whose move is being prepared, and where to
+	if grows {
+		coming = snap.Preparing()
+	}
 	for _, vm := range snap.VMs() {
-		if vm.Host != host && vm.MovingTo != host || !vm.ConsumesResources() && !vm.KeepsMemory() {
+		if vm.Host != host && vm.MovingTo != host && coming[vm.ID] != host || !vm.ConsumesResources() && !vm.KeepsMemory() {
 			continue
 		}
 		vc, ok := snap.VC(vm.VC)
