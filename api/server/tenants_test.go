@@ -83,7 +83,7 @@ func (x *tenancy) as(caller, method, path, body string, header ...string) (*http
 		if resp.StatusCode != http.StatusTooManyRequests {
 			return resp, got
 		}
-		time.Sleep(10 * time.Second) // until a burst is possible again
+		time.Sleep(10 * time.Second) // sleep: until a burst is possible again, in the time of the bubble
 	}
 }
 
