@@ -306,7 +306,8 @@ func (s *sim) unsettled() string {
 			continue
 		}
 		runs := there[vm.Host][vm.ID] == vm.Generation
-		if vm.Phase == state.Failed && vm.Goal == state.GoalRun && !runs && crowdedOut(snap, vc) {
+		ended := vm.Phase == state.Failed || vm.Phase == state.Lost && strings.Contains(vc.Decision.Summary, "wait for room")
+		if ended && vm.Goal == state.GoalRun && !runs && crowdedOut(snap, vc) {
 			continue
 		}
 		if vm.Phase == state.Lost && vm.Goal == state.GoalRun && !runs && (queuedOut(snap, vc) || fullEverywhere(snap, vc, vm) || len(full) > 0 && startsNone(snap, vc)) {
@@ -344,7 +345,7 @@ func (s *sim) unsettled() string {
 	return ""
 }
 
-// crowdedOut says whether a VM that ended by itself waits for room that others have by now. That is a VM of a VC that was asked
+// crowdedOut says whether a VM that ended by itself, or with its host, waits for room that others have by now. That is a VM of a VC that was asked
 // to start again and would not fit; or any VM where needs are estimated, because new VMs get only the room that estimates leave
 // with their margin.
 func crowdedOut(snap *state.Snapshot, vc state.VC) bool {
