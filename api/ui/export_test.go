@@ -10,3 +10,6 @@ func Routes() []string { return slices.Sorted(maps.Keys(routes)) }
 
 // FormToken of a session.
 var FormToken = formToken
+
+// Roles that forms offer.
+func Roles() []string { return slices.Concat(clusterRoles, tenantRoles) }

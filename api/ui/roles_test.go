@@ -60,6 +60,8 @@ func TestRoutesOfRoles(t *testing.T) {
 		v.ask("POST", "/v1/images?tenant="+tenant, `{"name":"`+tenant+`-disk","kind":"initrd","file":"/images/`+tenant+`"}`, http.StatusCreated)
 	}
 	plan := "0123456789abcdef"
+	var tokenOfOther v1.Token
+	must(t, json.Unmarshal([]byte(v.ask("POST", "/v1/tokens", `{"name":"of zebra","role":"viewer","tenant":"zebra"}`, http.StatusCreated)), &tokenOfOther))
 	// state is what no form of a tenant's viewer, and of zebra no form of film's may change.
 	state := func(paths ...string) (out []string) {
 		for _, path := range paths {
@@ -67,7 +69,7 @@ func TestRoutesOfRoles(t *testing.T) {
 		}
 		return out
 	}
-	ofOther := []string{"/v1/virtual-clusters/zebra-web/spec?tenant=zebra", "/v1/virtual-clusters/zebra-web/versions?tenant=zebra", "/v1/images?tenant=zebra", "/v1/cluster/settings", "/v1/tenants/zebra", "/v1/quotas/zebra"}
+	ofOther := []string{"/v1/virtual-clusters/zebra-web/spec?tenant=zebra", "/v1/virtual-clusters/zebra-web/versions?tenant=zebra", "/v1/images?tenant=zebra", "/v1/cluster/settings", "/v1/tenants/zebra", "/v1/quotas/zebra", "/v1/tokens?tenant=zebra"}
 	ofFilm := []string{"/v1/virtual-clusters/film-web/spec?tenant=film", "/v1/virtual-clusters/film-web/versions?tenant=film", "/v1/images?tenant=film"}
 
 	kinds := map[string]string{"/ui/virtual-clusters/": "web", "/ui/file/": "web", "/ui/periodic/": "nightly", "/ui/console/": "web-vm-0", "/ui/vms/": "web-vm-0", "/ui/forecast/": "web-vm-0"}
@@ -81,6 +83,7 @@ func TestRoutesOfRoles(t *testing.T) {
 		"/ui/plans/" + plan:     {{"do": {"apply"}}, {"do": {"stop"}}},
 		"/ui/settings":          {{"key": {"maxVMs"}, "value": {"17"}}},
 		"/ui/images":            {{"do": {"add"}, "tenant": {other}, "name": {"more"}, "kind": {"disk"}, "file": {"/x"}}, {"do": {"delete"}, "tenant": {other}, "name": {other + "-disk"}}},
+		"/ui/tokens":            {{"do": {"create"}, "name": {"x"}, "role": {"viewer"}, "tenant": {other}}, {"do": {"create"}, "name": {"x"}, "role": {"operator"}}, {"do": {"revoke"}, "id": {tokenOfOther.ID}}, {"do": {"revoke"}, "id": {tokenOfOther.ID}, "dry": {"1"}}},
 		"/ui/new":               {{"tenant": {other}, "file": {"name: more\ngroups:\n  - {name: vm, count: 1, cpu: 0.1, memory: 256MiB, image: tiny}\n"}}},
 		"/ui/simulate":          {{"hosts": {"1"}, "cpu": {"1"}, "memory": {"1GiB"}}},
 	}

@@ -70,6 +70,8 @@ var routes = map[string]func(*visit) error{
 	"POST /ui/settings":                   changeSetting,
 	"GET /ui/images":                      shown("images", readImages),
 	"POST /ui/images":                     changeImages,
+	"GET /ui/tokens":                      shown("tokens", readTokens),
+	"POST /ui/tokens":                     changeTokens,
 	"GET /ui/audit":                       auditLog,
 	"GET /ui/simulate":                    simulate,
 	"POST /ui/simulate":                   askSimulation,
