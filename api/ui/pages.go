@@ -298,31 +298,3 @@ func events(v *visit) error {
 	}{list.Items, q.Get("kind"), query.Name}
 	return v.show("events")
 }
-
-type tenantRow struct {
-	v1.Tenant
-	Quota v1.Quota
-}
-
-func tenants(v *visit) error {
-	ctx := v.r.Context()
-	all, err := v.api.Tenants(ctx)
-	if err != nil {
-		return err
-	}
-	quotas, err := v.api.Quotas(ctx)
-	if err != nil {
-		return err
-	}
-	of := map[string]v1.Quota{}
-	for _, q := range quotas {
-		of[q.Tenant] = q
-	}
-	list := make([]tenantRow, len(all))
-	for i, t := range all {
-		list[i] = tenantRow{t, of[t.Name]}
-	}
-	v.Title, v.Live = "Tenants", true
-	v.Data = rowsOf(v, list, func(t tenantRow) string { return t.Name + " " + t.DisplayName + " " + t.State })
-	return v.show("tenants")
-}

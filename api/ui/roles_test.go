@@ -70,7 +70,7 @@ func TestRoutesOfRoles(t *testing.T) {
 		return out
 	}
 	ofOther := []string{"/v1/virtual-clusters/zebra-web/spec?tenant=zebra", "/v1/virtual-clusters/zebra-web/versions?tenant=zebra", "/v1/images?tenant=zebra", "/v1/cluster/settings", "/v1/tenants/zebra", "/v1/quotas/zebra", "/v1/tokens?tenant=zebra"}
-	ofFilm := []string{"/v1/virtual-clusters/film-web/spec?tenant=film", "/v1/virtual-clusters/film-web/versions?tenant=film", "/v1/images?tenant=film"}
+	ofFilm := []string{"/v1/virtual-clusters/film-web/spec?tenant=film", "/v1/virtual-clusters/film-web/versions?tenant=film", "/v1/images?tenant=film", "/v1/tenants/film", "/v1/quotas/film"}
 
 	kinds := map[string]string{"/ui/virtual-clusters/": "web", "/ui/file/": "web", "/ui/periodic/": "nightly", "/ui/console/": "web-vm-0", "/ui/vms/": "web-vm-0", "/ui/forecast/": "web-vm-0"}
 	forms := map[string][]url.Values{
@@ -84,6 +84,8 @@ func TestRoutesOfRoles(t *testing.T) {
 		"/ui/settings":          {{"key": {"maxVMs"}, "value": {"17"}}},
 		"/ui/images":            {{"do": {"add"}, "tenant": {other}, "name": {"more"}, "kind": {"disk"}, "file": {"/x"}}, {"do": {"delete"}, "tenant": {other}, "name": {other + "-disk"}}},
 		"/ui/tokens":            {{"do": {"create"}, "name": {"x"}, "role": {"viewer"}, "tenant": {other}}, {"do": {"create"}, "name": {"x"}, "role": {"operator"}}, {"do": {"revoke"}, "id": {tokenOfOther.ID}}, {"do": {"revoke"}, "id": {tokenOfOther.ID}, "dry": {"1"}}},
+		"/ui/tenants":           {{"name": {"more"}}},
+		"/ui/tenants/film":      {{"do": {"suspend"}}, {"do": {"resume"}}, {"do": {"name"}, "displayName": {"x"}}, {"do": {"delete"}}, {"do": {"quota"}, "key": {"vms"}, "limit": {"unlimited"}}},
 		"/ui/new":               {{"tenant": {other}, "file": {"name: more\ngroups:\n  - {name: vm, count: 1, cpu: 0.1, memory: 256MiB, image: tiny}\n"}}},
 		"/ui/simulate":          {{"hosts": {"1"}, "cpu": {"1"}, "memory": {"1GiB"}}},
 	}
@@ -121,7 +123,7 @@ func TestRoutesOfRoles(t *testing.T) {
 		before, beforeFilm := state(ofOther...), state(ofFilm...)
 		for _, pattern := range ui.Routes() {
 			method, path, _ := strings.Cut(pattern, " ")
-			path = strings.NewReplacer("{$}", "", "{id}", plan).Replace(path)
+			path = strings.NewReplacer("{$}", "", "{id}", plan, "{tenant}", "film").Replace(path)
 			if folder, found := strings.CutSuffix(path, "{name...}"); found {
 				own, known := kinds[folder]
 				if !known {
