@@ -62,6 +62,8 @@ func TestRoutesOfRoles(t *testing.T) {
 	plan := "0123456789abcdef"
 	var tokenOfOther v1.Token
 	must(t, json.Unmarshal([]byte(v.ask("POST", "/v1/tokens", `{"name":"of zebra","role":"viewer","tenant":"zebra"}`, http.StatusCreated)), &tokenOfOther))
+	var bindingOfOther v1.RoleBinding
+	must(t, json.Unmarshal([]byte(v.ask("POST", "/v1/role-bindings", `{"subject":{"kind":"token","name":"`+tokenOfOther.ID+`"},"role":"editor","tenant":"zebra"}`, http.StatusCreated)), &bindingOfOther))
 	// state is what no form of a tenant's viewer, and of zebra no form of film's may change.
 	state := func(paths ...string) (out []string) {
 		for _, path := range paths {
@@ -69,7 +71,7 @@ func TestRoutesOfRoles(t *testing.T) {
 		}
 		return out
 	}
-	ofOther := []string{"/v1/virtual-clusters/zebra-web/spec?tenant=zebra", "/v1/virtual-clusters/zebra-web/versions?tenant=zebra", "/v1/images?tenant=zebra", "/v1/cluster/settings", "/v1/tenants/zebra", "/v1/quotas/zebra", "/v1/tokens?tenant=zebra"}
+	ofOther := []string{"/v1/virtual-clusters/zebra-web/spec?tenant=zebra", "/v1/virtual-clusters/zebra-web/versions?tenant=zebra", "/v1/images?tenant=zebra", "/v1/cluster/settings", "/v1/tenants/zebra", "/v1/quotas/zebra", "/v1/tokens?tenant=zebra", "/v1/role-bindings?tenant=zebra"}
 	ofFilm := []string{"/v1/virtual-clusters/film-web/spec?tenant=film", "/v1/virtual-clusters/film-web/versions?tenant=film", "/v1/images?tenant=film", "/v1/tenants/film", "/v1/quotas/film"}
 
 	kinds := map[string]string{"/ui/virtual-clusters/": "web", "/ui/file/": "web", "/ui/periodic/": "nightly", "/ui/console/": "web-vm-0", "/ui/vms/": "web-vm-0", "/ui/forecast/": "web-vm-0"}
@@ -84,6 +86,7 @@ func TestRoutesOfRoles(t *testing.T) {
 		"/ui/settings":          {{"key": {"maxVMs"}, "value": {"17"}}},
 		"/ui/images":            {{"do": {"add"}, "tenant": {other}, "name": {"more"}, "kind": {"disk"}, "file": {"/x"}}, {"do": {"delete"}, "tenant": {other}, "name": {other + "-disk"}}},
 		"/ui/tokens":            {{"do": {"create"}, "name": {"x"}, "role": {"viewer"}, "tenant": {other}}, {"do": {"create"}, "name": {"x"}, "role": {"operator"}}, {"do": {"revoke"}, "id": {tokenOfOther.ID}}, {"do": {"revoke"}, "id": {tokenOfOther.ID}, "dry": {"1"}}},
+		"/ui/roles":             {{"do": {"grant"}, "kind": {"token"}, "name": {tokenOfOther.ID}, "role": {"viewer"}}, {"do": {"grant"}, "kind": {"token"}, "name": {tokenOfOther.ID}, "role": {"viewer"}, "tenant": {other}}, {"do": {"revoke"}, "id": {bindingOfOther.ID}}, {"do": {"revoke"}, "id": {bindingOfOther.ID}, "dry": {"1"}}},
 		"/ui/tenants":           {{"name": {"more"}}},
 		"/ui/tenants/film":      {{"do": {"suspend"}}, {"do": {"resume"}}, {"do": {"name"}, "displayName": {"x"}}, {"do": {"delete"}}, {"do": {"quota"}, "key": {"vms"}, "limit": {"unlimited"}}},
 		"/ui/new":               {{"tenant": {other}, "file": {"name: more\ngroups:\n  - {name: vm, count: 1, cpu: 0.1, memory: 256MiB, image: tiny}\n"}}},

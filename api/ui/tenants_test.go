@@ -90,3 +90,45 @@ func TestTenantOfOthers(t *testing.T) {
 		t.Errorf("another's: %s %s\nof none: %s %s", there.Status, text, gone.Status, without)
 	}
 }
+
+// TestRoleForms: the owner of a tenant grants a role in it to a token and revokes it, each with a check that changes nothing; what the
+// API refuses stands on the page with what was written.
+func TestRoleForms(t *testing.T) {
+	t.Parallel()
+	v := visit(t)
+	v.ask("POST", "/v1/tenants", `{"name":"film"}`, http.StatusCreated)
+	token := func(role string) (made v1.Token) {
+		must(t, json.Unmarshal([]byte(v.ask("POST", "/v1/tokens", `{"name":"x","role":"`+role+`","tenant":"film"}`, http.StatusCreated)), &made))
+		return made
+	}
+	owner, viewer := token("owner"), token("viewer")
+	v.post("/ui/login", url.Values{"token": {owner.Token}})
+	bindings := func() (list v1.List[v1.RoleBinding]) {
+		must(t, json.Unmarshal([]byte(v.ask("GET", "/v1/role-bindings", "", http.StatusOK)), &list))
+		return list
+	}
+	post := func(status, count int, says string, form url.Values) {
+		t.Helper()
+		form.Set("form", ui.FormToken(owner.Token))
+		resp, text := v.post("/ui/roles", form)
+		if got := len(bindings().Items); resp.StatusCode != status || !strings.Contains(text, says) || got != count {
+			t.Errorf("%v: %d bindings, %s: %s", form, got, resp.Status, text)
+		}
+	}
+	grant := func(of ...string) url.Values {
+		form := url.Values{"do": {"grant"}, "kind": {"token"}, "name": {viewer.ID}, "role": {"editor"}}
+		for i := 0; i < len(of); i += 2 {
+			form.Set(of[i], of[i+1])
+		}
+		return form
+	}
+	post(http.StatusNotFound, 0, `value="0123456789abcdef"`, grant("name", "0123456789abcdef"))
+	post(http.StatusForbidden, 0, "", grant("kind", "user", "name", "anna"))
+	post(http.StatusOK, 0, "It would make token "+viewer.ID+" editor in tenant film.", grant("dry", "1"))
+	post(http.StatusOK, 1, "Revoke editor of "+viewer.ID, grant())
+	made := bindings().Items[0]
+	post(http.StatusOK, 1, "It would end this: token "+viewer.ID+" editor in tenant film.", url.Values{"do": {"revoke"}, "id": {made.ID}, "dry": {"1"}})
+	post(http.StatusOK, 0, "None.", url.Values{"do": {"revoke"}, "id": {made.ID}})
+	post(http.StatusNotFound, 0, `id="problem"`, url.Values{"do": {"revoke"}, "id": {made.ID}})
+	post(http.StatusBadRequest, 0, `id="problem"`, url.Values{"do": {"x"}})
+}

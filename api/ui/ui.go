@@ -75,6 +75,8 @@ var routes = map[string]func(*visit) error{
 	"POST /ui/images":                     changeImages,
 	"GET /ui/tokens":                      shown("tokens", readTokens),
 	"POST /ui/tokens":                     changeTokens,
+	"GET /ui/roles":                       shown("roles", readRoles),
+	"POST /ui/roles":                      changeRoles,
 	"GET /ui/audit":                       auditLog,
 	"GET /ui/simulate":                    simulate,
 	"POST /ui/simulate":                   askSimulation,
