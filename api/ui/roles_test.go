@@ -76,21 +76,22 @@ func TestRoutesOfRoles(t *testing.T) {
 
 	kinds := map[string]string{"/ui/virtual-clusters/": "web", "/ui/file/": "web", "/ui/periodic/": "nightly", "/ui/console/": "web-vm-0", "/ui/vms/": "web-vm-0", "/ui/forecast/": "web-vm-0"}
 	forms := map[string][]url.Values{
-		"/ui/virtual-clusters/": {{"do": {"scale"}, "group": {"vm"}, "count": {"2"}}, {"do": {"stop"}}, {"do": {"start"}}, {"do": {"delete"}}},
-		"/ui/vms/":              {{"do": {"stop"}}, {"do": {"start"}}, {"do": {"restart"}}, {"do": {"reset"}}, {"do": {"migrate"}}},
-		"/ui/file/":             {{"do": {"rollback"}, "version": {"1"}}, {"do": {"apply"}, "file": {"name: NAME\ngroups:\n  - {name: vm, count: 3, cpu: 0.5, memory: 256MiB, image: tiny}\n"}, "force": {"1"}, "restart": {"1"}}},
-		"/ui/periodic/":         {{"do": {"accept"}, "rule": {"FREQ=HOURLY"}, "length": {"10m"}}, {"do": {"override"}, "deadline": {"30m"}}, {"do": {"reject"}}},
-		"/ui/hosts/h1":          {{"do": {"drain"}}, {"do": {"cordon"}}, {"do": {"undrain"}}, {"do": {"uncordon"}}},
-		"/ui/plans":             {{"budget": {"1GiB"}}},
-		"/ui/plans/" + plan:     {{"do": {"apply"}}, {"do": {"stop"}}},
-		"/ui/settings":          {{"key": {"maxVMs"}, "value": {"17"}}},
-		"/ui/images":            {{"do": {"add"}, "tenant": {other}, "name": {"more"}, "kind": {"disk"}, "file": {"/x"}}, {"do": {"delete"}, "tenant": {other}, "name": {other + "-disk"}}},
-		"/ui/tokens":            {{"do": {"create"}, "name": {"x"}, "role": {"viewer"}, "tenant": {other}}, {"do": {"create"}, "name": {"x"}, "role": {"operator"}}, {"do": {"revoke"}, "id": {tokenOfOther.ID}}, {"do": {"revoke"}, "id": {tokenOfOther.ID}, "dry": {"1"}}},
-		"/ui/roles":             {{"do": {"grant"}, "kind": {"token"}, "name": {tokenOfOther.ID}, "role": {"viewer"}}, {"do": {"grant"}, "kind": {"token"}, "name": {tokenOfOther.ID}, "role": {"viewer"}, "tenant": {other}}, {"do": {"revoke"}, "id": {bindingOfOther.ID}}, {"do": {"revoke"}, "id": {bindingOfOther.ID}, "dry": {"1"}}},
-		"/ui/tenants":           {{"name": {"more"}}},
-		"/ui/tenants/film":      {{"do": {"suspend"}}, {"do": {"resume"}}, {"do": {"name"}, "displayName": {"x"}}, {"do": {"delete"}}, {"do": {"quota"}, "key": {"vms"}, "limit": {"unlimited"}}},
-		"/ui/new":               {{"tenant": {other}, "file": {"name: more\ngroups:\n  - {name: vm, count: 1, cpu: 0.1, memory: 256MiB, image: tiny}\n"}}},
-		"/ui/simulate":          {{"hosts": {"1"}, "cpu": {"1"}, "memory": {"1GiB"}}},
+		"/ui/virtual-clusters/":  {{"do": {"scale"}, "group": {"vm"}, "count": {"2"}}, {"do": {"stop"}}, {"do": {"start"}}, {"do": {"delete"}}},
+		"/ui/vms/":               {{"do": {"stop"}}, {"do": {"start"}}, {"do": {"restart"}}, {"do": {"reset"}}, {"do": {"migrate"}}},
+		"/ui/file/":              {{"do": {"rollback"}, "version": {"1"}}, {"do": {"apply"}, "file": {"name: NAME\ngroups:\n  - {name: vm, count: 3, cpu: 0.5, memory: 256MiB, image: tiny}\n"}, "force": {"1"}, "restart": {"1"}}},
+		"/ui/periodic/":          {{"do": {"accept"}, "rule": {"FREQ=HOURLY"}, "length": {"10m"}}, {"do": {"override"}, "deadline": {"30m"}}, {"do": {"reject"}}},
+		"/ui/hosts/h1":           {{"do": {"drain"}}, {"do": {"cordon"}}, {"do": {"undrain"}}, {"do": {"uncordon"}}},
+		"/ui/plans":              {{"budget": {"1GiB"}}},
+		"/ui/plans/" + plan:      {{"do": {"apply"}}, {"do": {"stop"}}},
+		"/ui/migrations/" + plan: {{"do": {"abort"}}},
+		"/ui/settings":           {{"key": {"maxVMs"}, "value": {"17"}}},
+		"/ui/images":             {{"do": {"add"}, "tenant": {other}, "name": {"more"}, "kind": {"disk"}, "file": {"/x"}}, {"do": {"delete"}, "tenant": {other}, "name": {other + "-disk"}}},
+		"/ui/tokens":             {{"do": {"create"}, "name": {"x"}, "role": {"viewer"}, "tenant": {other}}, {"do": {"create"}, "name": {"x"}, "role": {"operator"}}, {"do": {"revoke"}, "id": {tokenOfOther.ID}}, {"do": {"revoke"}, "id": {tokenOfOther.ID}, "dry": {"1"}}},
+		"/ui/roles":              {{"do": {"grant"}, "kind": {"token"}, "name": {tokenOfOther.ID}, "role": {"viewer"}}, {"do": {"grant"}, "kind": {"token"}, "name": {tokenOfOther.ID}, "role": {"viewer"}, "tenant": {other}}, {"do": {"revoke"}, "id": {bindingOfOther.ID}}, {"do": {"revoke"}, "id": {bindingOfOther.ID}, "dry": {"1"}}},
+		"/ui/tenants":            {{"name": {"more"}}},
+		"/ui/tenants/film":       {{"do": {"suspend"}}, {"do": {"resume"}}, {"do": {"name"}, "displayName": {"x"}}, {"do": {"delete"}}, {"do": {"quota"}, "key": {"vms"}, "limit": {"unlimited"}}},
+		"/ui/new":                {{"tenant": {other}, "file": {"name: more\ngroups:\n  - {name: vm, count: 1, cpu: 0.1, memory: 256MiB, image: tiny}\n"}}},
+		"/ui/simulate":           {{"hosts": {"1"}, "cpu": {"1"}, "memory": {"1GiB"}}},
 	}
 	pages, posts := 0, 0
 	for _, role := range []string{"viewer", "editor", "owner"} {

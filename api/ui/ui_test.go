@@ -44,10 +44,23 @@ type visitor struct {
 
 func visit(t *testing.T) *visitor {
 	t.Helper()
-	s, err := site.New(site.Options{Dir: scratch.Dir(t), Hosts: 1, CPU: 4, Memory: 8 << 30})
+	return visitHosts(t, 1)
+}
+
+// visitHosts visits the only server of so many hosts.
+func visitHosts(t *testing.T, hosts int) *visitor {
+	t.Helper()
+	s, err := site.New(site.Options{Dir: scratch.Dir(t), Hosts: hosts, CPU: 4, Memory: 8 << 30})
 	must(t, err)
 	t.Cleanup(func() { must(t, s.Close()) })
 	must(t, s.Servers(t.Context(), 1))
+	for i := 2; i <= hosts; i++ {
+		must(t, s.Join(t.Context(), "h"+strconv.Itoa(i), false, true))
+	}
+	must(t, s.Await(t.Context(), "the hosts are ready", func() bool {
+		v, err := s.Member("h1").View(t.Context(), false)
+		return err == nil && site.Ready(v) == hosts
+	}))
 	jar, err := cookiejar.New(nil)
 	must(t, err)
 	tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the server of the test
@@ -134,7 +147,7 @@ func TestStrangers(t *testing.T) {
 		w.WriteHeader(http.StatusUnauthorized)
 	})
 	pages := ui.New(api, nil, slog.New(slog.DiscardHandler))
-	for _, path := range []string{"/ui/", "/ui/hosts", "/ui/hosts/h1", "/ui/virtual-clusters/film/web", "/ui/new", "/ui/plans/x", "/ui/events", "/ui/settings", "/ui/images", "/ui/tokens", "/ui/roles", "/ui/tenants", "/ui/tenants/film", "/ui/audit", "/ui/simulate", "/ui/console/a/b", "/ui/forecast/a", "/ui/file/a/b", "/ui/periodic/a/b", "/ui/nothing"} {
+	for _, path := range []string{"/ui/", "/ui/hosts", "/ui/hosts/h1", "/ui/virtual-clusters/film/web", "/ui/new", "/ui/plans/x", "/ui/events", "/ui/settings", "/ui/images", "/ui/tokens", "/ui/migrations", "/ui/migrations/x", "/ui/rightsizing", "/ui/roles", "/ui/tenants", "/ui/tenants/film", "/ui/audit", "/ui/simulate", "/ui/console/a/b", "/ui/forecast/a", "/ui/file/a/b", "/ui/periodic/a/b", "/ui/nothing"} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			w := httptest.NewRecorder()
 			pages.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader("do=delete")))
