@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"evenkeel/api/v1"
 	"evenkeel/test/site"
@@ -85,6 +86,7 @@ func TestLeaderKilled(t *testing.T) {
 	tab.has("the page", "New virtual cluster")
 	tab.Inject(`window.same = true;`)
 	killed := c.Leader()
+	gone := time.Now()
 	must(t, c.Stop(killed))
 	tab.Until("another leads", func() bool { return c.Leader() != "" })
 	shows := func(name string) {
@@ -93,6 +95,7 @@ func TestLeaderKilled(t *testing.T) {
 		tab.Until("the page shows what happened since, without a reload", func() bool { return strings.Contains(tab.Text(), name) && tab.Is(`window.same === true`) })
 	}
 	shows("late")
+	t.Logf("the page shows a change made %s after the leader went", time.Since(gone).Round(time.Millisecond))
 
 	third := c.Up()[slices.IndexFunc(c.Up(), func(name string) bool { return name != here && name != killed })]
 	must(t, c.Stop(third))

@@ -51,6 +51,12 @@ type served struct {
 // serve starts a cluster of three servers, each a process of its own, with simulated hosts; or takes the one that a file names.
 func serve(t *testing.T) (h served) {
 	t.Helper()
+	return serveOf(t, *scaleOf)
+}
+
+// serveOf serves a cluster of so many hosts, VMs and tenants: "HOSTS,VMS,TENANTS".
+func serveOf(t *testing.T, size string) (h served) {
+	t.Helper()
 	if *scaleAt != "" {
 		text, err := os.ReadFile(*scaleAt)
 		must(t, err)
@@ -64,8 +70,8 @@ func serve(t *testing.T) (h served) {
 		t.Fatalf("build vcsim: %v\n%s", err, out)
 	}
 	var hosts, vms, tenants int
-	if _, err := fmt.Sscanf(*scaleOf, "%d,%d,%d", &hosts, &vms, &tenants); err != nil {
-		t.Fatalf("-of %s: %v", *scaleOf, err)
+	if _, err := fmt.Sscanf(size, "%d,%d,%d", &hosts, &vms, &tenants); err != nil {
+		t.Fatalf("a cluster of %s: %v", size, err)
 	}
 	cmd := exec.CommandContext(t.Context(), program, "cluster", "--serve", "--servers", "3", "--largest", "20", "--dir", filepath.Join(dir, "cluster"),
 		"--hosts", fmt.Sprint(hosts), "--vms", fmt.Sprint(vms), "--tenants", fmt.Sprint(tenants))

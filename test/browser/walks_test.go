@@ -31,7 +31,7 @@ func TestUpdatesKeepPlace(t *testing.T) {
 		return Eval[string](tab, `[document.activeElement.innerText, row.contains(document.activeElement), Math.round(scrollY), document.querySelector(".scroll").scrollLeft].join(" ")`)
 	}
 	before := place()
-	if !strings.HasPrefix(before, "web true ") || strings.HasSuffix(before, " 0") {
+	if !strings.HasPrefix(before, "web-vm-20 true ") || strings.HasSuffix(before, " 0") {
 		t.Fatalf("the place is %q", before)
 	}
 	c.runs(small("late", 2))
