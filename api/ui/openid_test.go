@@ -333,3 +333,27 @@ func TestBusyIssuer(t *testing.T) {
 		t.Errorf("strangers fill the log: %s", logged.String())
 	}
 }
+
+// TestRevokeUser: the page of roles ends the session of a person of the issuer, and says so before.
+func TestRevokeUser(t *testing.T) {
+	t.Parallel()
+	_, browser := atIssuer(t)
+	jane, admin := browser(), browser()
+	jane.do(http.NewRequestWithContext(t.Context(), http.MethodGet, jane.signIn(jane.begin(""), "7f3a").String(), nil))
+	if !jane.loggedIn() {
+		t.Fatal("jane is not logged in")
+	}
+	admin.post("/ui/login", url.Values{"token": {site.Token}})
+	form := url.Values{"form": {ui.FormToken(site.Token)}, "do": {"revoke-user"}, "user": {"7f3a"}, "dry": {"1"}}
+	if resp, text := admin.post("/ui/roles", form); resp.StatusCode != http.StatusOK || !strings.Contains(text, "It would refuse the tokens that were issued to user 7f3a before ") || !jane.loggedIn() {
+		t.Errorf("a check: %s: %s", resp.Status, text)
+	}
+	form.Del("dry")
+	if resp, text := admin.post("/ui/roles", form); resp.StatusCode != http.StatusOK || !strings.Contains(text, `<th scope="row">7f3a</th>`) || jane.loggedIn() {
+		t.Errorf("it is revoked: %s: %s", resp.Status, text)
+	}
+	form.Set("user", " ")
+	if resp, text := admin.post("/ui/roles", form); resp.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(text, "<code>user</code>") {
+		t.Errorf("no user: %s: %s", resp.Status, text)
+	}
+}

@@ -10,14 +10,19 @@ import (
 
 type rolesData struct {
 	rows[v1.RoleBinding]
-	Would string     // what a form would do
-	Asked url.Values // that form, or one that was refused
+	Revoked []v1.UserRevocation // people whose earlier tokens are refused; the cluster's roles see them
+	Would   string              // what a form would do
+	Asked   url.Values          // that form, or one that was refused
 }
 
 func readRoles(v *visit) (rolesData, error) {
 	all, err := v.api.RoleBindings(v.r.Context())
 	v.Title, v.Live = "Roles", true
-	return rolesData{rows: rowsOf(v, all, func(b v1.RoleBinding) string {
+	var revoked []v1.UserRevocation
+	if err == nil && v.OfCluster() {
+		revoked, err = v.api.UserRevocations(v.r.Context())
+	}
+	return rolesData{Revoked: revoked, rows: rowsOf(v, all, func(b v1.RoleBinding) string {
 		return strings.Join([]string{b.ID, b.Subject.Kind, b.Subject.Name, b.Role, b.Tenant}, " ")
 	})}, err
 }
@@ -46,6 +51,10 @@ func changeRoles(v *visit) error {
 		var ended v1.RoleBinding
 		ended, err = v.api.RevokeRole(ctx, form.Get("id"), opts...)
 		would = "It would end this: " + bindingText(ended) + "."
+	case "revoke-user":
+		var ended v1.UserRevocation
+		ended, err = v.api.RevokeUser(ctx, v1.UserRevocationRequest{User: strings.TrimSpace(form.Get("user"))}, opts...)
+		would = "It would refuse the tokens that were issued to user " + ended.User + " before " + formatTime(ended.Before) + "."
 	default:
 		return refuse(http.StatusBadRequest, "The form asks for nothing that is known", do)
 	}
@@ -57,7 +66,7 @@ func changeRoles(v *visit) error {
 		return v.to("/ui/roles", nil)
 	}
 	return again(v, "roles", problem, readRoles, func(d *rolesData) {
-		if do == "grant" {
+		if do != "revoke" {
 			d.Asked = form
 		}
 		if problem == nil {

@@ -87,7 +87,7 @@ func TestRoutesOfRoles(t *testing.T) {
 		"/ui/settings":           {{"key": {"maxVMs"}, "value": {"17"}}},
 		"/ui/images":             {{"do": {"add"}, "tenant": {other}, "name": {"more"}, "kind": {"disk"}, "file": {"/x"}}, {"do": {"delete"}, "tenant": {other}, "name": {other + "-disk"}}},
 		"/ui/tokens":             {{"do": {"create"}, "name": {"x"}, "role": {"viewer"}, "tenant": {other}}, {"do": {"create"}, "name": {"x"}, "role": {"operator"}}, {"do": {"revoke"}, "id": {tokenOfOther.ID}}, {"do": {"revoke"}, "id": {tokenOfOther.ID}, "dry": {"1"}}},
-		"/ui/roles":              {{"do": {"grant"}, "kind": {"token"}, "name": {tokenOfOther.ID}, "role": {"viewer"}}, {"do": {"grant"}, "kind": {"token"}, "name": {tokenOfOther.ID}, "role": {"viewer"}, "tenant": {other}}, {"do": {"revoke"}, "id": {bindingOfOther.ID}}, {"do": {"revoke"}, "id": {bindingOfOther.ID}, "dry": {"1"}}},
+		"/ui/roles":              {{"do": {"grant"}, "kind": {"token"}, "name": {tokenOfOther.ID}, "role": {"viewer"}}, {"do": {"grant"}, "kind": {"token"}, "name": {tokenOfOther.ID}, "role": {"viewer"}, "tenant": {other}}, {"do": {"revoke"}, "id": {bindingOfOther.ID}}, {"do": {"revoke"}, "id": {bindingOfOther.ID}, "dry": {"1"}}, {"do": {"revoke-user"}, "user": {"7f3a"}}},
 		"/ui/tenants":            {{"name": {"more"}}},
 		"/ui/tenants/film":       {{"do": {"suspend"}}, {"do": {"resume"}}, {"do": {"name"}, "displayName": {"x"}}, {"do": {"delete"}}, {"do": {"quota"}, "key": {"vms"}, "limit": {"unlimited"}}},
 		"/ui/new":                {{"tenant": {other}, "file": {"name: more\ngroups:\n  - {name: vm, count: 1, cpu: 0.1, memory: 256MiB, image: tiny}\n"}}},

@@ -44,7 +44,7 @@ var functions = template.FuncMap{
 	},
 	"cores": func(n float64) string { return strconv.FormatFloat(n, 'f', 2, 64) },
 	"yield": func(n float64) string { return strconv.FormatFloat(n, 'f', 3, 64) },
-	"time":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+	"time":  formatTime,
 	"share": func(part, whole float64) float64 {
 		if whole <= 0 {
 			return 0
@@ -60,6 +60,8 @@ var functions = template.FuncMap{
 		return strconv.FormatFloat(100*n, 'f', 0, 64) + "%"
 	},
 }
+
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
 func vcPath(tenant, name string) string { return "/ui/virtual-clusters/" + escapedName(tenant, name) }
 
