@@ -1,11 +1,13 @@
 package ui
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
+	"evenkeel/api/client"
 	"evenkeel/api/v1"
 )
 
@@ -65,4 +67,36 @@ func readRightsizing(v *visit) (rightsizingData, error) {
 	slices.Reverse(r.Hours)
 	v.Title, v.Live = "Rightsizing", true
 	return rightsizingData{r, rowsOf(v, r.VMs, func(m v1.RightsizedVM) string { return m.VM + " " + m.Host + " " + m.Reason })}, err
+}
+
+// operations are the newest maxEvents, newest first: of a virtual cluster and in a state, if the address names them.
+func operations(v *visit) error {
+	q := v.r.URL.Query()
+	vc, state := strings.TrimSpace(q.Get("vc")), q.Get("state")
+	of := v.everyTenant()
+	tenant, name, ofTenant := strings.Cut(vc, "/")
+	switch {
+	case ofTenant:
+		of = []client.Option{client.OfTenant(tenant)}
+	case vc != "":
+		tenant, name, of = "", vc, nil
+	}
+	all, err := v.api.Operations(v.r.Context(), client.OperationQuery{VirtualCluster: name, State: state, Limit: maxEvents}, of...)
+	problem, err := refusal(err)
+	if err != nil {
+		return err
+	}
+	slices.SortStableFunc(all, func(a, b v1.Operation) int { return cmp.Compare(b.Index, a.Index) })
+	for i := range all {
+		all[i].Tenant = cmp.Or(all[i].Tenant, tenant) // which the answer leaves out where it was asked for
+	}
+	v.Title, v.Live, v.Problem = "Operations", problem == nil, problem
+	v.Data = struct {
+		Items     []v1.Operation
+		VC, State string
+	}{all, vc, state}
+	if problem != nil {
+		return v.showAs(problem.Status, "operations")
+	}
+	return v.show("operations")
 }

@@ -61,6 +61,14 @@ func TestMigrationPages(t *testing.T) {
 	if resp, text := v.get("/ui/rightsizing"); resp.StatusCode != http.StatusOK || !strings.Contains(text, `<th scope="row">emergency</th>`) {
 		t.Errorf("rightsizing: %s: %s", resp.Status, text)
 	}
+	for _, path := range []string{"/ui/operations", "/ui/operations?vc=film%2Fweb&state=done"} {
+		if resp, text := v.get(path); resp.StatusCode != http.StatusOK || !strings.Contains(text, `<a href="/ui/virtual-clusters/film/web">film/web</a>`) || !strings.Contains(text, "1 of 1") {
+			t.Errorf("%s: %s: %s", path, resp.Status, text)
+		}
+	}
+	if _, text := v.get("/ui/operations?state=failed"); strings.Contains(text, "film/web") {
+		t.Errorf("no operation failed: %s", text)
+	}
 	var owner v1.Token
 	must(t, json.Unmarshal([]byte(v.ask("POST", "/v1/tokens", `{"name":"x","role":"owner","tenant":"film"}`, http.StatusCreated)), &owner))
 	v.post("/ui/login", url.Values{"token": {owner.Token}})

@@ -67,6 +67,7 @@ var routes = map[string]func(*visit) error{
 	"GET /ui/migrations":                  migrations,
 	"GET /ui/migrations/{id}":             shown("migration", readMigration),
 	"POST /ui/migrations/{id}":            changeMigration,
+	"GET /ui/operations":                  operations,
 	"GET /ui/rightsizing":                 shown("rightsizing", readRightsizing),
 	"GET /ui/events":                      events,
 	"GET /ui/tenants":                     shown("tenants", readTenants),

@@ -147,7 +147,7 @@ func TestStrangers(t *testing.T) {
 		w.WriteHeader(http.StatusUnauthorized)
 	})
 	pages := ui.New(api, nil, slog.New(slog.DiscardHandler))
-	for _, path := range []string{"/ui/", "/ui/hosts", "/ui/hosts/h1", "/ui/virtual-clusters/film/web", "/ui/new", "/ui/plans/x", "/ui/events", "/ui/settings", "/ui/images", "/ui/tokens", "/ui/migrations", "/ui/migrations/x", "/ui/rightsizing", "/ui/roles", "/ui/tenants", "/ui/tenants/film", "/ui/audit", "/ui/simulate", "/ui/console/a/b", "/ui/forecast/a", "/ui/file/a/b", "/ui/periodic/a/b", "/ui/nothing"} {
+	for _, path := range []string{"/ui/", "/ui/hosts", "/ui/hosts/h1", "/ui/virtual-clusters/film/web", "/ui/new", "/ui/plans/x", "/ui/events", "/ui/settings", "/ui/images", "/ui/tokens", "/ui/migrations", "/ui/migrations/x", "/ui/operations", "/ui/rightsizing", "/ui/roles", "/ui/tenants", "/ui/tenants/film", "/ui/audit", "/ui/simulate", "/ui/console/a/b", "/ui/forecast/a", "/ui/file/a/b", "/ui/periodic/a/b", "/ui/nothing"} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			w := httptest.NewRecorder()
 			pages.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader("do=delete")))

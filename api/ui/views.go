@@ -34,7 +34,7 @@ func parsePages() map[string]*template.Template {
 // functions of the templates.
 var functions = template.FuncMap{
 	"asset": assetAddress,
-	"bar":   bar, "yieldBar": yieldBar, "curve": curve, "tone": tone, "ago": ago, "full": fullName, "vcPath": vcPath, "vmPath": vmPath, "consolePath": consolePath, "forecastPath": forecastPath, "hostPath": hostPath, "jobPath": jobPath, "filePath": filePath, "tenantPath": tenantPath, "migrationPath": migrationPath, "statesOfMigration": func() []string { return []string{"running", "done", "failed", "aborted"} },
+	"bar":   bar, "yieldBar": yieldBar, "curve": curve, "tone": tone, "ago": ago, "full": fullName, "vcPath": vcPath, "vmPath": vmPath, "consolePath": consolePath, "forecastPath": forecastPath, "hostPath": hostPath, "jobPath": jobPath, "filePath": filePath, "tenantPath": tenantPath, "migrationPath": migrationPath, "statesOfOperation": func() []string { return []string{"pending", "done", "failed", "superseded"} }, "statesOfMigration": func() []string { return []string{"running", "done", "failed", "aborted"} },
 	"shell": shellCommand, "decision": func(form string, d jobData, do string) decisionForm { return decisionForm{form, do, d} },
 	"times": func(a, b float64) float64 { return a * b }, "largest": func(list []float64) float64 {
 		if len(list) == 0 {

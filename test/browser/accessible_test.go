@@ -23,7 +23,7 @@ func TestAccessibleToTenants(t *testing.T) {
 		tab := c.login(b, "h1", "/ui/virtual-clusters", token.Token)
 		for _, theme := range []string{"light", "dark"} {
 			tab.Theme(theme)
-			for _, path := range []string{"/ui/virtual-clusters", "/ui/virtual-clusters/web", "/ui/file/web", "/ui/vms", "/ui/console/web-vm-0", "/ui/forecast/web-vm-0", "/ui/new", "/ui/periodic", "/ui/periodic/nightly", "/ui/images", "/ui/migrations", "/ui/migrations?vm=web-vm-0", "/ui/tokens", "/ui/roles", "/ui/tenants", "/ui/tenants/film", "/ui/events", "/ui/hosts", "/ui/nothing"} {
+			for _, path := range []string{"/ui/virtual-clusters", "/ui/virtual-clusters/web", "/ui/file/web", "/ui/vms", "/ui/console/web-vm-0", "/ui/forecast/web-vm-0", "/ui/new", "/ui/periodic", "/ui/periodic/nightly", "/ui/images", "/ui/operations", "/ui/migrations", "/ui/migrations?vm=web-vm-0", "/ui/tokens", "/ui/roles", "/ui/tenants", "/ui/tenants/film", "/ui/events", "/ui/hosts", "/ui/nothing"} {
 				tab.Go(c.page("h1", path))
 				accessible(tab, path+" as "+role+", "+theme)
 				tab.Clean()

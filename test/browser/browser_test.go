@@ -271,7 +271,7 @@ func TestAccessible(t *testing.T) {
 		accessible(tab, path+", "+theme)
 	}
 	paths := []string{"/ui/login", "/ui/", "/ui/hosts", "/ui/hosts/h1", "/ui/virtual-clusters", "/ui/virtual-clusters/web", "/ui/vms", "/ui/vms/web-vm-0", "/ui/console/web-vm-0", "/ui/new", "/ui/plans", "/ui/plans/" + made.Plan.ID,
-		"/ui/events", "/ui/tenants", "/ui/tenants/film", "/ui/settings", "/ui/images", "/ui/migrations", "/ui/rightsizing", "/ui/tokens", "/ui/roles", "/ui/audit", "/ui/simulate", "/ui/forecast/web-vm-0", "/ui/periodic", "/ui/file/web", "/ui/nothing"}
+		"/ui/events", "/ui/tenants", "/ui/tenants/film", "/ui/settings", "/ui/images", "/ui/operations", "/ui/migrations", "/ui/rightsizing", "/ui/tokens", "/ui/roles", "/ui/audit", "/ui/simulate", "/ui/forecast/web-vm-0", "/ui/periodic", "/ui/file/web", "/ui/nothing"}
 	for _, theme := range []string{"light", "dark"} {
 		tab.Theme(theme)
 		for _, path := range paths {
@@ -313,7 +313,7 @@ func TestTenantsPages(t *testing.T) {
 	must(t, err)
 	tab := c.login(b, "h1", "/ui/virtual-clusters", token.Token)
 	for _, path := range []string{"/ui/", "/ui/hosts", "/ui/hosts/h1", "/ui/virtual-clusters", "/ui/virtual-clusters/of-film", "/ui/virtual-clusters/of-bank", "/ui/virtual-clusters/bank/of-bank",
-		"/ui/vms", "/ui/vms/of-film-vm-0", "/ui/vms/bank/of-bank-vm-0", "/ui/console/of-film-vm-0", "/ui/console/bank/of-bank-vm-0", "/ui/vms?q=bank", "/ui/new", "/ui/plans", "/ui/events", "/ui/tenants", "/ui/tenants/bank", "/ui/settings", "/ui/images", "/ui/migrations", "/ui/rightsizing", "/ui/tokens", "/ui/roles", "/ui/audit", "/ui/simulate", "/ui/forecast/of-film-vm-0", "/ui/forecast/bank/of-bank-vm-0",
+		"/ui/vms", "/ui/vms/of-film-vm-0", "/ui/vms/bank/of-bank-vm-0", "/ui/console/of-film-vm-0", "/ui/console/bank/of-bank-vm-0", "/ui/vms?q=bank", "/ui/new", "/ui/plans", "/ui/events", "/ui/tenants", "/ui/tenants/bank", "/ui/settings", "/ui/images", "/ui/operations", "/ui/migrations", "/ui/rightsizing", "/ui/tokens", "/ui/roles", "/ui/audit", "/ui/simulate", "/ui/forecast/of-film-vm-0", "/ui/forecast/bank/of-bank-vm-0",
 		"/ui/periodic", "/ui/file/of-film", "/ui/file/of-bank", "/ui/file/bank/of-bank"} {
 		tab.Go(c.page("h1", path))
 		page := Eval[string](tab, `document.body.outerHTML.replace(/<\/?h[12]\b/g, "<heading")`)

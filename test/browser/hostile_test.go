@@ -74,8 +74,8 @@ func TestHostileNames(t *testing.T) {
 
 	tab := c.login(b, "h1", "/ui/", made.Token)
 	paths := []string{"/ui/", "/ui/hosts", "/ui/hosts/h1", "/ui/virtual-clusters", "/ui/virtual-clusters/web", "/ui/file/web", "/ui/vms", "/ui/new", "/ui/plans", "/ui/periodic", "/ui/events", "/ui/tenants", "/ui/tenants/t000", "/ui/settings",
-		"/ui/images", "/ui/migrations", "/ui/rightsizing", "/ui/tokens", "/ui/roles", "/ui/audit", "/ui/simulate", "/ui/forecast/web-vm-0", "/ui/login"}
-	for i, query := range []string{"/ui/hosts?q=", "/ui/virtual-clusters?q=", "/ui/vms?q=", "/ui/tenants?q=", "/ui/images?q=", "/ui/migrations?vm=", "/ui/tokens?q=", "/ui/roles?q=", "/ui/periodic?q=", "/ui/events?name=", "/ui/events?kind=", "/ui/audit?actor=", "/ui/login?next=", "/ui/virtual-clusters/web?operation=", "/ui/forecast/web-vm-0?resource="} {
+		"/ui/images", "/ui/operations", "/ui/migrations", "/ui/rightsizing", "/ui/tokens", "/ui/roles", "/ui/audit", "/ui/simulate", "/ui/forecast/web-vm-0", "/ui/login"}
+	for i, query := range []string{"/ui/hosts?q=", "/ui/virtual-clusters?q=", "/ui/vms?q=", "/ui/tenants?q=", "/ui/images?q=", "/ui/operations?vc=", "/ui/migrations?vm=", "/ui/tokens?q=", "/ui/roles?q=", "/ui/periodic?q=", "/ui/events?name=", "/ui/events?kind=", "/ui/audit?actor=", "/ui/login?next=", "/ui/virtual-clusters/web?operation=", "/ui/forecast/web-vm-0?resource="} {
 		paths = append(paths, query+url.QueryEscape(rightToLeft+hostileText(i)))
 	}
 	for i, folder := range []string{"/ui/hosts/", "/ui/virtual-clusters/", "/ui/file/", "/ui/periodic/", "/ui/console/", "/ui/forecast/", "/ui/plans/", "/ui/"} {
