@@ -14,6 +14,7 @@ import (
 	"evenkeel/api/client"
 	"evenkeel/api/ui"
 	"evenkeel/api/v1"
+	"evenkeel/test/patience"
 	"evenkeel/test/site"
 )
 
@@ -126,11 +127,11 @@ func TestBudget(t *testing.T) {
 	tab.Press("Apply")
 	tab.Until("the page of the plan", func() bool { return strings.HasPrefix(tab.At(), "/ui/plans/") })
 	tab.has("it is carried out", "done")
-	vc, err := c.api.VirtualCluster(t.Context(), "web")
-	must(t, err)
-	if vc.Yield < 0.9 {
-		t.Errorf("the yield is %v after the plan", vc.Yield)
-	}
+	var vc v1.VirtualCluster
+	must(t, patience.Until(t.Context(), limit, "VMs get what the moves bought", func() any { return vc.Yield }, func() bool {
+		vc, err = c.api.VirtualCluster(t.Context(), "web")
+		return err == nil && vc.Yield >= 0.9
+	}))
 	tab.Clean()
 }
 
