@@ -68,7 +68,7 @@ func changeVirtualCluster(v *visit) error {
 	case "delete":
 		result, err = v.api.Delete(ctx, name, opts...)
 	default:
-		return refuse(http.StatusBadRequest, "The form asks for nothing that is known", do)
+		return unknownForm(do)
 	}
 	problem, err := refusal(err)
 	if err != nil {
@@ -106,11 +106,21 @@ func again[D any](v *visit, page string, problem *v1.Problem, read func(*visit) 
 		return err
 	}
 	fill(&d)
-	v.Problem, v.Live, v.Data = problem, false, d
-	if problem != nil {
+	v.Live, v.Data = false, d
+	return v.showWith(problem, page)
+}
+
+// showWith shows a page, with why what was asked is refused and the status of that, if it is.
+func (v *visit) showWith(problem *v1.Problem, page string) error {
+	if v.Problem = problem; problem != nil {
 		return v.showAs(problem.Status, page)
 	}
 	return v.show(page)
+}
+
+// unknownForm is the answer to a form that asks for what its page does not have.
+func unknownForm(do string) error {
+	return refuse(http.StatusBadRequest, "The form asks for nothing that is known", do)
 }
 
 // scaleOf reads the fields of a form. What is left empty stays as it is.
@@ -212,7 +222,7 @@ func changeHost(v *visit) error {
 	case "uncordon":
 		_, err = v.api.Uncordon(ctx, name, opts...)
 	default:
-		return refuse(http.StatusBadRequest, "The form asks for nothing that is known", do)
+		return unknownForm(do)
 	}
 	problem, err := refusal(err)
 	if err != nil {
@@ -262,7 +272,7 @@ func changePlan(v *visit) error {
 	case "stop":
 		_, err = v.api.StopPlan(v.r.Context(), id)
 	default:
-		return refuse(http.StatusBadRequest, "The form asks for nothing that is known", do)
+		return unknownForm(do)
 	}
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package ui
 
 import (
 	"cmp"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -24,15 +23,12 @@ func migrations(v *visit) error {
 		return err
 	}
 	slices.Reverse(all)
-	v.Title, v.Live, v.Problem = "Migrations", problem == nil, problem
+	v.Title, v.Live = "Migrations", problem == nil
 	v.Data = struct {
 		Items     []v1.Migration
 		VM, State string
 	}{all, vm, state}
-	if problem != nil {
-		return v.showAs(problem.Status, "migrations")
-	}
-	return v.show("migrations")
+	return v.showWith(problem, "migrations")
 }
 
 func readMigration(v *visit) (v1.Migration, error) {
@@ -43,7 +39,7 @@ func readMigration(v *visit) (v1.Migration, error) {
 
 func changeMigration(v *visit) error {
 	if do, _, _ := v.asked(); do != "abort" {
-		return refuse(http.StatusBadRequest, "The form asks for nothing that is known", do)
+		return unknownForm(do)
 	}
 	id := v.r.PathValue("id")
 	_, err := v.api.AbortMigration(v.r.Context(), id)
@@ -90,13 +86,10 @@ func operations(v *visit) error {
 	for i := range all {
 		all[i].Tenant = cmp.Or(all[i].Tenant, tenant) // which the answer leaves out where it was asked for
 	}
-	v.Title, v.Live, v.Problem = "Operations", problem == nil, problem
+	v.Title, v.Live = "Operations", problem == nil
 	v.Data = struct {
 		Items     []v1.Operation
 		VC, State string
 	}{all, vc, state}
-	if problem != nil {
-		return v.showAs(problem.Status, "operations")
-	}
-	return v.show("operations")
+	return v.showWith(problem, "operations")
 }

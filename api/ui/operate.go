@@ -98,7 +98,7 @@ func changeImages(v *visit) error {
 	case "delete":
 		err = v.api.DeleteImage(v.r.Context(), form.Get("name"), client.OfTenant(form.Get("tenant")))
 	default:
-		return refuse(http.StatusBadRequest, "The form asks for nothing that is known", do)
+		return unknownForm(do)
 	}
 	problem, err := refusal(err)
 	if err != nil {

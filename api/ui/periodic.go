@@ -158,7 +158,7 @@ func decidePeriodic(v *visit) error {
 	name, of := named(v)
 	do, dry, form := v.asked()
 	if do != "accept" && do != "override" && do != "reject" {
-		return refuse(http.StatusBadRequest, "The form asks for nothing that is known", do)
+		return unknownForm(do)
 	}
 	q, err := periodicRequestOf(do, form)
 	var result v1.PeriodicJob

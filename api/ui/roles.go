@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"net/http"
 	"net/url"
 	"strings"
 
@@ -56,7 +55,7 @@ func changeRoles(v *visit) error {
 		ended, err = v.api.RevokeUser(ctx, v1.UserRevocationRequest{User: strings.TrimSpace(form.Get("user"))}, opts...)
 		would = "It would refuse the tokens that were issued to user " + ended.User + " before " + formatTime(ended.Before) + "."
 	default:
-		return refuse(http.StatusBadRequest, "The form asks for nothing that is known", do)
+		return unknownForm(do)
 	}
 	problem, err := refusal(err)
 	if err != nil {

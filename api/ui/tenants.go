@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -114,7 +113,7 @@ func changeTenant(v *visit) error {
 			would = l.Key + ": the limit would be " + limit(l.Unit, l.Limit) + "; " + limit(l.Unit, &l.Used) + " is used."
 		}
 	default:
-		return refuse(http.StatusBadRequest, "The form asks for nothing that is known", do)
+		return unknownForm(do)
 	}
 	problem, err := refusal(err)
 	if err != nil {

@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -68,7 +67,7 @@ func changeTokens(v *visit) error {
 		command = shellCommand("vcctl", "token", "revoke", form.Get("id"))
 		ended, err = v.api.RevokeToken(ctx, form.Get("id"), opts...)
 	default:
-		return refuse(http.StatusBadRequest, "The form asks for nothing that is known", do)
+		return unknownForm(do)
 	}
 	problem, err := refusal(err)
 	if err != nil {

@@ -1,7 +1,6 @@
 package ui
 
 import (
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -71,7 +70,7 @@ func changeVCFile(v *visit) error {
 		}
 		command = shellCommand(parts...)
 	default:
-		return refuse(http.StatusBadRequest, "The form asks for nothing that is known", do)
+		return unknownForm(do)
 	}
 	problem, err := refusal(err)
 	if err != nil {

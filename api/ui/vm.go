@@ -2,7 +2,6 @@ package ui
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 	"strings"
 
@@ -60,7 +59,7 @@ func changeVM(v *visit) error {
 		moves, err = v.api.MigrateVM(v.r.Context(), name, v1.MigrateRequest{To: strings.TrimSpace(form.Get("to"))}, options(of, dry)...)
 		result.Operation = moves.Operation
 	default:
-		return refuse(http.StatusBadRequest, "The form asks for nothing that is known", do)
+		return unknownForm(do)
 	}
 	problem, err := refusal(err)
 	if err != nil {
