@@ -33,7 +33,7 @@ var theSite = sync.OnceValues(func() (*site, error) {
 	}
 	s := &site{root: root, tests: filepath.Join(root, "build", "machines", "inside.test")}
 	ctx := context.Background()
-	if s.img, err = FindImage(ctx, root); err != nil {
+	if s.img, err = FindImage(ctx, root, cmp.Or(os.Getenv("EVENKEEL_MACHINE"), Reference)); err != nil {
 		return nil, err
 	}
 	cmd := exec.Command("go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-tags", tags, "-o", s.tests, "evenkeel/test/machines/inside")

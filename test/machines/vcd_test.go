@@ -35,6 +35,7 @@ func install(t *testing.T, m *Machine, s *site, config string) {
 	began := time.Now()
 	do(t, m, "apt-get install -q -y /srv/packages/*.deb")
 	report("%s: packages installed in %s", t.Name(), time.Since(began).Round(time.Second))
+	m.watched.Store(strings.Contains(config, "watchdog:"))
 	do(t, m, "cat >>/etc/evenkeel/vcd.yaml <<'END'\n%sEND", config)
 	do(t, m, "systemctl enable --now vcd")
 }
