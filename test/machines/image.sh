@@ -51,11 +51,12 @@ packages=(
 )
 
 work=$(mktemp -d "$out.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf --one-file-system "$work"' EXIT
 root=$work/root
 (
 	IFS=,
-	debootstrap --variant=minbase --include="${packages[*]}" "$release" "$root" "$mirror"
+	# What it mounts is gone when it ends, however it ends: the clean-up must not remove files below another mount.
+	unshare --mount --propagation private debootstrap --variant=minbase --include="${packages[*]}" "$release" "$root" "$mirror"
 ) >"$work/log" 2>&1 || die "debootstrap: $(tail -n 5 "$work/log")"
 rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
 

@@ -242,7 +242,10 @@ func TestCaps(t *testing.T) {
 		}
 		if vm.vcpus == 1 {
 			t.Run("Quotas", func(t *testing.T) { quotas(t, h, s, group) })
+			t.Run("Pressure", func(t *testing.T) { pressure(t, h, s, group) })
 			t.Run("Delay", func(t *testing.T) { delays(t, h, s, group) })
+		} else {
+			t.Run("FewerVCPUs", func(t *testing.T) { fewerVCPUs(t, h, s, group) })
 		}
 		if err := h.Destroy(t.Context(), s.VM); err != nil {
 			t.Fatal(err)
@@ -302,32 +305,6 @@ func printCaps(t *testing.T, rows []capRow) {
 		e.enforced, e.maxEnforced, e.given, e.maxGiven, e.n, len(rows), counted, all, capWindow)
 	if err := e.judge(len(rows)); err != nil {
 		t.Error(err)
-	}
-}
-
-// quotas checks what the kernel has for a cap that is taken away.
-func quotas(t *testing.T, h hypervisor.Host, s hypervisor.Spec, group string) {
-	for _, step := range []struct {
-		cap  float64
-		want string
-	}{{0.4, "40000 100000"}, {0, "max 100000"}, {0.3, "30000 100000"}} {
-		if err := h.SetCPU(t.Context(), s.VM, hypervisor.CPU{Cap: step.cap, Weight: 1}); err != nil {
-			t.Fatal(err)
-		}
-		if got := read(t, group, "cpu.max"); got != step.want {
-			t.Errorf("at a cap of %v cores cpu.max is %q, want %q", step.cap, got, step.want)
-		}
-	}
-	// As an operator would by hand, past Evenkeel.
-	command(t, "virsh", "schedinfo", "--live", s.Name, "vcpu_quota=-1")
-	if got := read(t, group, "cpu.max"); got != "max 100000" {
-		t.Errorf("at a quota of -1 cpu.max is %q, want no limit", got)
-	}
-	if err := h.SetCPU(t.Context(), s.VM, hypervisor.CPU{Cap: 0.3, Weight: 1}); err != nil {
-		t.Fatal(err)
-	}
-	if got := read(t, group, "cpu.max"); got != "30000 100000" {
-		t.Errorf("after the quota was taken away by hand the cap of 0.3 cores makes cpu.max %q", got)
 	}
 }
 
