@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -165,9 +164,19 @@ var errEmulator = errors.New("the emulator reset the machine, or it answers no m
 const tripleFault = "Triple fault"
 
 // lost says whether the machine, or another of its test, was reset by the emulator, or does not answer any more.
-func (m *Machine) lost() bool {
-	gone := func(m *Machine) bool { return m.reset() || m.hung.Load() }
-	return gone(m) || slices.ContainsFunc(m.together, gone)
+func (m *Machine) lost() bool { return m.loss() != "" }
+
+// loss says how the machine, or another of its test, was lost; "" if none was.
+func (m *Machine) loss() string {
+	for _, m := range append([]*Machine{m}, m.together...) {
+		if why := m.reset(); why != "" {
+			return why
+		}
+		if m.hung.Load() {
+			return "it answers no more"
+		}
+	}
+	return ""
 }
 
 // stopped says whether a machine in which something failed does not answer at all any more: its kernel takes no connection, or starts no process of sshd
@@ -186,17 +195,19 @@ func (m *Machine) stopped(ctx context.Context) bool {
 	return true
 }
 
-// reset says whether the machine was reset by no fault of what was tested in it: by a triple fault, or by its watchdog though no vcd had been
-// given that. Nothing else in it opens the device.
-func (m *Machine) reset() bool {
+// reset says how the machine was reset by no fault of what was tested in it: by a triple fault, or by its watchdog though no vcd had been
+// given that. Nothing else in it opens the device. "" is no such reset.
+func (m *Machine) reset() string {
 	if len(m.Events("RESET")) == 0 {
-		return false
+		return ""
 	}
 	if len(m.Events("WATCHDOG")) > 0 && !m.watched.Load() {
-		return true
+		return "its watchdog reset it, and no vcd had that"
 	}
-	text, err := os.ReadFile(m.path("resets.log"))
-	return err == nil && bytes.Contains(text, []byte(tripleFault))
+	if text, err := os.ReadFile(m.path("resets.log")); err == nil && bytes.Contains(text, []byte(tripleFault)) {
+		return "a triple fault reset it"
+	}
+	return ""
 }
 
 // Events are those of QEMU of that name, such as WATCHDOG and RESET; all of them if it is "".
