@@ -9,7 +9,7 @@ import (
 )
 
 // withoutClaims is what is found where hosts have the memory that is claimed and not used: that VMs use which stop now and have stopped within
-// stopsWithin, and that is kept for VMs which do not run here. Nobody is evicted for it. The problem is changed, so no targets may be set after it.
+// stopsWithin, and that is kept for VMs which do not run here. No VM is evicted for it. The problem is changed, so no targets may be set after it.
 func (x *Rightsizer) withoutClaims(o solver.Options, r *solver.Result) *solver.Result {
 	evicts := make([]bool, len(x.p.Hosts))
 	for i := range x.refs {

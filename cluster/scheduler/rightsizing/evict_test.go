@@ -45,7 +45,7 @@ func TestWaitsForWhatStops(t *testing.T) {
 }
 
 // No VM is evicted for memory that is kept for one that was stopped alone; one is when that VM starts.
-func TestKeptMemoryEvictsNobody(t *testing.T) {
+func TestKeptMemoryEvictsNoVM(t *testing.T) {
 	c, third := filled(t, "h1")
 	s := c.Snapshot()
 	vc, _ := s.VC(third.VC)
@@ -64,7 +64,7 @@ func TestKeptMemoryEvictsNobody(t *testing.T) {
 }
 
 // A move that is being prepared takes nothing of its target yet: no VM is evicted there for what that VM could take back.
-func TestPreparedMoveEvictsNobody(t *testing.T) {
+func TestPreparedMoveEvictsNoVM(t *testing.T) {
 	c := scheduling.NewRightsized(t, state.RightsizingOn, "h1", "h2")
 	c.Must(state.KindHostCordon, state.HostCordon{Host: "h2", Cordoned: true, Reason: "later"})
 	c.AddVC("here", state.NeedsEstimated, "elastic", 1, scheduling.Resources(1, 3*scheduling.GiB), scheduling.Resources(0.1, 1*scheduling.GiB))
