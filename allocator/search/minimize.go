@@ -64,7 +64,12 @@ func Minimize(m *Model, o Options) Result {
 	}
 	lowest := max(o.Goal, r.Lower*(1+1e-12)) // no lower level is worth anything
 	floor := max(lowest, r.Lower/(1-o.Gap))
-	var p *placement
+	p := f.fill(lowest)
+	if p != nil {
+		_, r.Level = p.top()
+		r.Host, r.Optimal = p.host, true
+		return r
+	}
 	if o.Start != nil && m.Check(o.Start) {
 		p = placementOf(m, o.Start)
 	} else if host := f.evenly(floor); host != nil {
