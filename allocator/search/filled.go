@@ -1,24 +1,27 @@
 package search
 
-import "slices"
+import (
+	"math/rand/v2"
+	"slices"
+)
 
 // filled looks for a placement that fills all equal hosts to the last, in weight and in size. Where all hosts together have
 // next to nothing left over, few sets of VMs fill a host: they are listed (fillings), and steps from one set of disjoint fillings
 // to the next cover more and more VMs: a filling of a VM that is not covered comes in, those that it meets go out. What a VM
 // counts for rises as long as it stays uncovered and no step helps (breakout: Morris 1993). It proves nothing.
 type filled struct {
-	m      *Model
-	order  []int32 // [item]: VM, largest weight first
-	w, s   []int64 // [item]
-	load   int64   // of a host, at most
-	minW   int64   // of a host, at least: the others take no more
-	minS   int64
-	least  int64   // weight of the smallest item
-	first  []int32 // [filling]: where its items begin; one more for the end
-	items  []int32
-	set    []int32 // items of the one that is being listed
-	steps  *int64
-	gaveUp bool
+	m        *Model
+	order    []int32 // [item]: VM, largest weight first
+	w, s     []int64 // [item]
+	load     int64   // of a host, at most
+	minW     int64   // of a host, at least: the others take no more
+	minS     int64
+	lightest int64   // weight of the item of least weight
+	first    []int32 // [filling]: where its items begin; one more for the end
+	items    []int32
+	set      []int32 // items of the one that is being listed
+	steps    *int64
+	gaveUp   bool
 }
 
 // maxFillings bounds the memory for fillings.
@@ -59,7 +62,7 @@ func (f *finder) fillings(t float64) *filled {
 	for i, vm := range x.order {
 		x.w[i], x.s[i] = m.Weight[vm], m.Size[vm]
 	}
-	x.least = x.w[n-1]
+	x.lightest = x.w[n-1]
 	x.grow(0, 0, 0)
 	x.first = append(x.first, int32(len(x.items)))
 	if x.gaveUp {
@@ -89,7 +92,7 @@ func (x *filled) grow(from int, w, s int64) {
 		})
 		return from + at
 	}
-	lo, mid, light := notAbove(x.load-w), notAbove(x.minW-w-1), notAbove(x.load-w-x.least)
+	lo, mid, light := notAbove(x.load-w), notAbove(x.minW-w-1), notAbove(x.load-w-x.lightest)
 	*x.steps -= 2
 	for i := lo; i < n && !x.gaveUp; i++ {
 		if i == mid && light > mid {
@@ -107,88 +110,110 @@ func (x *filled) grow(from int, w, s int64) {
 
 func (x *filled) filling(k int32) []int32 { return x.items[x.first[k]:x.first[k+1]] }
 
-// cover is disjoint fillings, as places in the list of them, that have all items; nil: none were found.
-func (f *finder) coverBy(x *filled) []int32 {
+// covering is a set of disjoint fillings.
+type covering struct {
+	x      *filled
+	with   [][]int32 // [item]: fillings
+	on     []int32   // [item]: filling, -1: not covered
+	counts []int64   // [item]: what it counts for
+	open   []int32   // items that are not covered
+	at     []int32   // [item]: place in open
+	until  []int64   // [filling]: not before this step, since it went out
+}
+
+// coveringOf is the empty set; nil if some item has no filling.
+func coveringOf(x *filled) *covering {
 	n, fillings := len(x.order), len(x.first)-1
-	with := make([][]int32, n) // [item]: fillings
+	c := &covering{x: x, with: make([][]int32, n), on: make([]int32, n), counts: make([]int64, n), open: all(n), at: all(n), until: make([]int64, fillings)}
 	for k := range int32(fillings) {
 		for _, i := range x.filling(k) {
-			with[i] = append(with[i], k)
+			c.with[i] = append(c.with[i], k)
 		}
 	}
-	on := make([]int32, n)     // [item]: filling, -1: not covered
-	counts := make([]int64, n) // [item]: what it counts for
-	open, at := all(n), make([]int32, n)
-	until := make([]int64, fillings) // [filling]: not before this step, since it went out
-	for i := range on {
-		if on[i], counts[i], at[i] = -1, 1, int32(i); len(with[i]) == 0 {
+	for i := range c.on {
+		if c.on[i], c.counts[i] = -1, 1; len(c.with[i]) == 0 {
 			return nil
 		}
 	}
-	cost := func(set []int32) int64 {
-		c := int64(0)
-		for k, i := range set {
-			if on[i] < 0 {
-				c -= counts[i]
-				continue
-			}
-			if slices.ContainsFunc(set[:k], func(o int32) bool { return on[o] == on[i] }) {
-				continue
-			}
-			for _, o := range x.filling(on[i]) {
-				if !slices.Contains(set, o) {
-					c += counts[o]
-				}
+	return c
+}
+
+// cost is what a filling uncovers less what it covers.
+func (c *covering) cost(k int32) int64 {
+	sum, set := int64(0), c.x.filling(k)
+	for at, i := range set {
+		if c.on[i] < 0 {
+			sum -= c.counts[i]
+			continue
+		}
+		if slices.ContainsFunc(set[:at], func(o int32) bool { return c.on[o] == c.on[i] }) {
+			continue
+		}
+		for _, o := range c.x.filling(c.on[i]) {
+			if !slices.Contains(set, o) {
+				sum += c.counts[o]
 			}
 		}
-		return c
 	}
-	for step := int64(0); len(open) > 0; step++ {
+	return sum
+}
+
+// enter takes a filling in, and out those that it meets, for some steps.
+func (c *covering) enter(k int32, step int64, rng *rand.Rand) {
+	for _, i := range c.x.filling(k) {
+		if k := c.on[i]; k >= 0 {
+			c.until[k] = step + 5 + rng.Int64N(10)
+			for _, o := range c.x.filling(k) {
+				c.on[o], c.at[o] = -1, int32(len(c.open))
+				c.open = append(c.open, o)
+			}
+		}
+	}
+	for _, i := range c.x.filling(k) {
+		last := c.open[len(c.open)-1]
+		c.open[c.at[i]], c.at[last], c.on[i] = last, c.at[i], k
+		c.open = c.open[:len(c.open)-1]
+	}
+}
+
+// coverBy is disjoint fillings, as places in the list of them, that have all items; nil: none were found.
+func (f *finder) coverBy(x *filled) []int32 {
+	c := coveringOf(x)
+	if c == nil {
+		return nil
+	}
+	for step := int64(0); len(c.open) > 0; step++ {
 		if step&63 == 0 && f.done() || f.steps < 0 {
 			return nil
 		}
-		item := open[f.rng.IntN(len(open))]
-		best, least, ties := int32(-1), int64(0), 0
-		for _, k := range with[item] {
-			if until[k] > step {
+		item := c.open[f.rng.IntN(len(c.open))]
+		best, minCost, ties := int32(-1), int64(0), 0
+		for _, k := range c.with[item] {
+			if c.until[k] > step {
 				continue
 			}
-			c := cost(x.filling(k))
-			switch {
-			case best < 0 || c < least:
-				best, least, ties = k, c, 1
-			case c == least:
+			switch cost := c.cost(k); {
+			case best < 0 || cost < minCost:
+				best, minCost, ties = k, cost, 1
+			case cost == minCost:
 				if ties++; f.rng.IntN(ties) == 0 {
 					best = k
 				}
 			}
 		}
-		f.steps -= int64(4 + 4*len(with[item]))
+		f.steps -= int64(4 + 4*len(c.with[item]))
 		if best < 0 {
 			continue
 		}
-		if least >= 0 {
-			for _, i := range open {
-				counts[i]++
+		if minCost >= 0 {
+			for _, i := range c.open {
+				c.counts[i]++
 			}
 		}
-		for _, i := range x.filling(best) {
-			if k := on[i]; k >= 0 {
-				until[k] = step + 5 + f.rng.Int64N(10)
-				for _, o := range x.filling(k) {
-					on[o], at[o] = -1, int32(len(open))
-					open = append(open, o)
-				}
-			}
-		}
-		for _, i := range x.filling(best) {
-			last := open[len(open)-1]
-			open[at[i]], at[last], on[i] = last, at[i], best
-			open = open[:len(open)-1]
-		}
+		c.enter(best, step, f.rng)
 	}
-	slices.Sort(on)
-	return slices.Compact(on)
+	slices.Sort(c.on)
+	return slices.Compact(c.on)
 }
 
 // fill is a placement at a level where all hosts must be filled for it, or nil.

@@ -12,9 +12,9 @@ func TestFill(t *testing.T) {
 	for k := range 400 {
 		h := 2 + r.IntN(6)
 		m := &Model{}
-		spare := int64(r.IntN(3)) * 2
+		over := int64(r.IntN(3)) * 2
 		for range h {
-			m.CPU, m.Memory = append(m.CPU, 1000+spare), append(m.Memory, 1000+spare)
+			m.CPU, m.Memory = append(m.CPU, 1000+over), append(m.Memory, 1000+over)
 			w, s := int64(1000), int64(1000)
 			for w > 0 {
 				a, b := min(w, 200+r.Int64N(300)), min(s, r.Int64N(500))
