@@ -196,9 +196,9 @@ func (d *dealer) better(vm, j, than int32) bool {
 	return (d.m.Size[vm] >= d.meanSize) == (d.free[j] > d.free[than])
 }
 
-// place puts the VM on a host of the queue. Hosts with less memory than least are out of it for good.
+// place puts the VM on a host of the queue. Hosts with less memory than minSize are out of it for good.
 // It reports whether the VM found a host.
-func (d *dealer) place(q *queue, vm int32, least int64) (on int32, found bool) {
+func (d *dealer) place(q *queue, vm int32, minSize int64) (on int32, found bool) {
 	s := d.m.Size[vm]
 	at, before, step := int32(-1), int32(-1), 0
 	left, started := d.choices, false
@@ -210,7 +210,7 @@ search:
 				started, q.top = true, b
 			}
 			if d.free[j] < s {
-				if d.free[j] < least {
+				if d.free[j] < minSize {
 					q.drop(b, prev, j)
 				} else {
 					prev = j
@@ -237,17 +237,17 @@ search:
 	return at, true
 }
 
-// leastBlock is of how many VMs in a row the least size is known.
-const leastBlock = 256
+// minBlock is of how many VMs in a row the least size is known.
+const minBlock = 256
 
-// leastFrom is, per block, the least size in the order from that block on.
-func (m *Model) leastFrom(order []int32) []int64 {
+// minSizesFrom is, per block, the least size in the order from that block on.
+func (m *Model) minSizesFrom(order []int32) []int64 {
 	n := len(order)
-	lowest := make([]int64, n/leastBlock+2)
-	lowest[n/leastBlock+1] = math.MaxInt64
-	for b := n / leastBlock; b >= 0; b-- {
+	lowest := make([]int64, n/minBlock+2)
+	lowest[n/minBlock+1] = math.MaxInt64
+	for b := n / minBlock; b >= 0; b-- {
 		lowest[b] = lowest[b+1]
-		for _, vm := range order[b*leastBlock : min(n, b*leastBlock+leastBlock)] {
+		for _, vm := range order[b*minBlock : min(n, b*minBlock+minBlock)] {
 			lowest[b] = min(lowest[b], m.Size[vm])
 		}
 	}
@@ -272,7 +272,7 @@ func (f *finder) dealCrowd(memoryFirst bool, x *mix) []int32 {
 		memory += float64(s)
 	}
 	order := m.byGreater(1/max(1, d.total), 1/max(1, memory))
-	least := m.leastFrom(order)
+	minSizes := m.minSizesFrom(order)
 	host := make([]int32, n)
 	defer func() { f.steps -= int64(3*n + 2*d.passed) }()
 	for k, vm := range order {
@@ -280,14 +280,14 @@ func (f *finder) dealCrowd(memoryFirst bool, x *mix) []int32 {
 		if x != nil {
 			c = x.class(m, vm)
 		}
-		at, found := d.place(d.queues[c], vm, least[k/leastBlock])
+		at, found := d.place(d.queues[c], vm, minSizes[k/minBlock])
 		// A class that has no memory left: those with more of it, then those with less.
 		for o := 1; !found && o < len(d.queues); o++ {
 			b := c + o
 			if b >= len(d.queues) {
 				b = len(d.queues) - 1 - o
 			}
-			at, found = d.place(d.queues[b], vm, least[k/leastBlock])
+			at, found = d.place(d.queues[b], vm, minSizes[k/minBlock])
 		}
 		// The start is not cut short by a limit, unless it is a search in itself.
 		if d.passed > 50*(n+h) || !found {

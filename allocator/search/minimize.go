@@ -64,7 +64,12 @@ func Minimize(m *Model, o Options) Result {
 	}
 	lowest := max(o.Goal, r.Lower*(1+1e-12)) // no lower level is worth anything
 	floor := max(lowest, r.Lower/(1-o.Gap))
-	var p *placement
+	p := f.fill(lowest)
+	if p != nil {
+		_, r.Level = p.top()
+		r.Host, r.Optimal = p.host, true
+		return r
+	}
 	if o.Start != nil && m.Check(o.Start) {
 		p = placementOf(m, o.Start)
 	} else if host := f.evenly(floor); host != nil {
@@ -89,15 +94,7 @@ func Minimize(m *Model, o Options) Result {
 			return r
 		}
 	}
-	var rival *placement
-	if _, t := p.top(); t > floor && t <= lowest*(1+nearFloor) && len(m.Weight) > manyVMs && o.Other != nil {
-		f.spend(int64(len(m.Weight))*400, func() { f.improve(p, floor) })
-	}
-	if _, t := p.top(); t > floor {
-		if rival = f.other(p, o.Other); rival == p {
-			rival = nil
-		}
-	}
+	rival := f.rival(p, o.Other, lowest, floor)
 	if !o.Prove || !small {
 		p = f.contest(p, rival, floor)
 	} else {
@@ -114,6 +111,20 @@ func Minimize(m *Model, o Options) Result {
 	f.note(p, r.Level)
 	r.Near, r.NearLevel = f.near, f.nearLevel
 	return r
+}
+
+// rival is the placement of another kind if that is better than p, which is improved first where it is near the end; nil: it is not.
+func (f *finder) rival(p *placement, ask func(level float64) []int32, lowest, floor float64) *placement {
+	if _, t := p.top(); t > floor && t <= lowest*(1+nearFloor) && len(f.m.Weight) > manyVMs && ask != nil {
+		f.spend(int64(len(f.m.Weight))*400, func() { f.improve(p, floor) })
+	}
+	if _, t := p.top(); t <= floor {
+		return nil
+	}
+	if rival := f.other(p, ask); rival != p {
+		return rival
+	}
+	return nil
 }
 
 func all(n int) []int32 {

@@ -107,14 +107,14 @@ func (x *mix) divide(m *Model, level float64) {
 			}
 		}
 	}
-	best, least := 0.0, math.Inf(1)
+	best, minUse := 0.0, math.Inf(1)
 	for k := range mixSteps + 1 {
 		a, highest := float64(k)/mixSteps, 0.0
 		for c := range due {
 			highest = max(highest, (a*used[c]+(1-a)*due[c]/total*size)/max(1, memory[c]))
 		}
-		if highest < least*(1-1e-9) {
-			best, least = a, highest
+		if highest < minUse*(1-1e-9) {
+			best, minUse = a, highest
 		}
 	}
 	x.share, x.given, x.dealt = sorted, make([][]float64, mixSteps), make([]float64, mixSteps)
@@ -131,10 +131,10 @@ func (x *mix) class(m *Model, vm int32) int {
 	w := m.Weight[vm]
 	k := x.step(w, m.Size[vm])
 	x.dealt[k] += float64(w)
-	at, lacks := 0, math.Inf(-1)
+	at, highest := 0, math.Inf(-1)
 	for c, share := range x.share[k] {
-		if l := share*x.dealt[k] - x.given[k][c]; l > lacks {
-			at, lacks = c, l
+		if l := share*x.dealt[k] - x.given[k][c]; l > highest {
+			at, highest = c, l
 		}
 	}
 	x.given[k][at] += float64(w)
