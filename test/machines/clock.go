@@ -65,8 +65,16 @@ func (e *StallError) Error() string {
 	return fmt.Sprintf("%s: after %s nothing had changed for %s of the machine's own time; last seen: %q", e.What, e.Waited.Round(time.Second), e.Limit, e.Last)
 }
 
+// After silentAfter without progress, in a wait that may take longer than a boot, sshd is asked every probeEvery; after maxSilent times without a
+// greeting it is looked into whether the machine stands still.
+const (
+	silentAfter = time.Minute
+	probeEvery  = 15 * time.Second
+	maxSilent   = 3
+)
+
 // Until polls until done says so. It fails when what progress returns stayed the same for limit, counted in the machine's own
-// time, or when the machine has ended or was reset by the emulator.
+// time, or when the machine has ended, was reset by the emulator, or answers no more.
 func (m *Machine) Until(ctx context.Context, limit time.Duration, what string, progress func() string, done func() bool) error {
 	limit = patience.Within(limit)
 	began, at, idle, last := time.Now(), time.Now(), time.Duration(0), progress()
@@ -74,6 +82,7 @@ func (m *Machine) Until(ctx context.Context, limit time.Duration, what string, p
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
+	probed, silent := silentAfter, 0
 	for !done() {
 		select {
 		case <-time.After(poll):
@@ -93,7 +102,16 @@ func (m *Machine) Until(ctx context.Context, limit time.Duration, what string, p
 		idle += ownTime(now.Sub(at), before, after)
 		at, before = now, after
 		if p := progress(); p != last {
-			last, idle = p, 0
+			last, idle, probed, silent = p, 0, silentAfter, 0
+		}
+		if limit > patience.Within(bootStall) && idle > probed {
+			probed = idle + probeEvery
+			if silent++; m.answers() {
+				silent = 0
+			}
+			if silent == maxSilent && m.stopped(ctx) {
+				return fmt.Errorf("%s: %w", what, errEmulator)
+			}
 		}
 		if idle > limit {
 			return &StallError{What: what, Limit: limit, Waited: time.Since(began), Last: last}
