@@ -61,7 +61,7 @@ func (p *play) phase(name string, periods int, delayed func(k int) int) []run {
 	p.t.Helper()
 	now := time.Now()
 	if p.begin.IsZero() {
-		p.begin = now.Truncate(period).Add(period)
+		p.begin = now.Truncate(30 * time.Second).Add(time.Minute)
 		p.next = p.begin
 	}
 	for p.next.Before(now.Add(20 * time.Second)) {
