@@ -27,7 +27,7 @@ const (
 	need     = 0.35              // cores that a run declares, and so the most that it has
 	minYield = 0.4               // of a run
 	work     = 16.0              // core-seconds of a run, beyond the boot of its guest
-	deadline = 140 * time.Second // after the start of a period
+	deadline = 160 * time.Second // after the start of a period
 	late     = 25 * time.Second  // after which the delayed run arrives
 	idle     = 40 * time.Second  // for which it then does nothing
 	others   = 6                 // VMs of other work, each of which would use need

@@ -105,7 +105,7 @@ func (p *play) one(r *run) {
 		return
 	}
 	// What takes longer than a period has missed its deadline, and must not disturb the next run.
-	ctx, cancel := context.WithDeadline(p.t.Context(), r.period.Add(period-10*time.Second))
+	ctx, cancel := context.WithDeadline(p.t.Context(), r.period.Add(period-5*time.Second))
 	defer cancel()
 	res, err := p.Create(ctx, vc(r.name, minYield, "ek.beat=500", &v1.PeriodicSpec{Name: r.job, Deadline: deadline.String()}))
 	if err != nil {
