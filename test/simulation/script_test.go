@@ -160,7 +160,7 @@ func (s *sim) perform(p step) error {
 		b = "*"
 	}
 	v, h := s.servers[a], s.hosts[a]
-	need := map[string]bool{"crash": true, "start": true, "stall": true, "cut": true, "join": true}
+	need := map[string]bool{"crash": true, "start": true, "upgrade": true, "stall": true, "cut": true, "join": true}
 	if need[p.verb] && v == nil && h == nil {
 		return fmt.Errorf("no member %q", a)
 	}
@@ -198,6 +198,8 @@ func (s *sim) perform(p step) error {
 		err = wait(s.ctx, d)
 		s.net.freeze(a, false)
 		return err
+	case "upgrade":
+		return s.upgrade(a)
 	case "full", "free":
 		v.full.Store(p.verb == "full")
 	case "off":

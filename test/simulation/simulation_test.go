@@ -44,6 +44,9 @@ func random(seed uint64) options {
 	someTenants(&o)
 	if *regular || seed%3 == 1 { // beside whatever else is in the mix: its seeds have other residues
 		somePeriodicWork(&o)
+		if seed%2 == 1 {
+			upgradeEach(&o)
+		}
 	}
 	switch {
 	case *crowd || seed%4 == 0:

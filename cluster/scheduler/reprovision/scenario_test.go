@@ -30,6 +30,10 @@ type play struct {
 	peak     float64 // cores that grants had beyond reservations
 	late     int     // runs that were not admitted at once
 	borrowed float64 // core-seconds
+
+	tick  time.Duration // of evaluations
+	cores float64       // of the cluster
+	vms   float64       // of a run
 }
 
 const (
@@ -43,7 +47,8 @@ const (
 
 func newPlay(t *testing.T, seed uint64, share float64) *play {
 	p := &play{Cluster: scheduling.NewCluster(t, "h1", "h2", "h3", "h4"), r: rand.New(rand.NewPCG(seed, 3)), share: share, extras: map[string]state.Extras{},
-		todo: map[string]float64{}, stalls: map[string]time.Time{}, ends: map[string]time.Time{}}
+		todo: map[string]float64{}, stalls: map[string]time.Time{}, ends: map[string]time.Time{},
+		tick: time.Minute, cores: 16, vms: 2}
 	set := state.DefaultSettings()
 	set.Periodic.Reprovision = share
 	m, _ := p.Snapshot().Meta()
@@ -132,7 +137,7 @@ func (p *play) others() {
 	}
 }
 
-// minute lets a minute pass: all work at their caps.
+// minute lets a tick pass: all work at their caps.
 func (p *play) minute() {
 	put, err := agenda.Plan(p.Snapshot(), p.Now(), nil)
 	if err != nil {
@@ -142,7 +147,7 @@ func (p *play) minute() {
 		p.Must(state.KindAgenda, put)
 	}
 	p.decide()
-	next := p.Now().Truncate(time.Minute).Add(time.Minute)
+	next := p.Now().Truncate(p.tick).Add(p.tick)
 	samples := map[string]reprovision.Sample{}
 	s := p.Snapshot()
 	for _, vm := range s.VMs() {
@@ -150,7 +155,7 @@ func (p *play) minute() {
 		g, _ := vc.GroupOf(vm)
 		used := g.Allocation
 		if todo, is := p.todo[vc.Name]; is {
-			used = min(used, todo/60/2)
+			used = min(used, todo/p.tick.Seconds()/p.vms)
 			if p.stalls[vc.Name].After(p.Now()) {
 				used = 0
 			}
@@ -159,7 +164,7 @@ func (p *play) minute() {
 	}
 	for _, vm := range s.VMs() {
 		if vc, _ := s.VC(vm.VC); p.todo[vc.Name] > 0 {
-			p.todo[vc.Name] -= 60 * samples[vm.ID].Used
+			p.todo[vc.Name] -= p.tick.Seconds() * samples[vm.ID].Used
 		}
 	}
 	p.Ahead += next.Sub(p.Now())
@@ -174,13 +179,13 @@ func (p *play) minute() {
 
 func (p *play) reprovision(samples map[string]reprovision.Sample) {
 	s := p.Snapshot()
-	out := reprovision.Evaluate(s, reprovision.Observations{Now: p.Now(), Period: time.Minute, Samples: samples, Extras: p.extras})
+	out := reprovision.Evaluate(s, reprovision.Observations{Now: p.Now(), Period: p.tick, Samples: samples, Extras: p.extras})
 	for _, r := range out.Rows {
 		p.extras[r.Run.ID] = r.Extras
 	}
-	p.peak, p.borrowed = max(p.peak, out.Granted), p.borrowed+60*out.Borrowed
-	if out.Granted > p.share*16+1e-9 {
-		p.T.Errorf("%v cores are granted, of 16 with a share of %v", out.Granted, p.share)
+	p.peak, p.borrowed = max(p.peak, out.Granted), p.borrowed+p.tick.Seconds()*out.Borrowed
+	if out.Granted > p.share*p.cores+1e-9 {
+		p.T.Errorf("%v cores are granted, of %v with a share of %v", out.Granted, p.cores, p.share)
 	}
 	if len(out.Changed) > 0 {
 		p.Must(state.KindReprovision, state.ReprovisionPut{Basis: s.Index(), Runs: out.Changed})
