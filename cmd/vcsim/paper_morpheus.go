@@ -40,7 +40,7 @@ re-provisioning; 12 delayed queries on 275 nodes beside ad-hoc work; causes: why
 paper). "missed" is the mean over jobs of the share of their runs that were late, "of all runs" counts each run once, "unavoidable" are runs that are
 late even with all they ask for; "avoidable" are the others, again as a mean over jobs. "borrowed": what is reserved serves all runs of a job but the share
 that its owner gives away; a job of few runs borrows one, as heavy as that share of the runs of jobs that are as steady. A clairvoyant misses what
-nobody can avoid.`,
+cannot be avoided.`,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "figure", Usage: "only these `FIGURES`, with commas between: " + strings.Join(morpheus.FigureNames, ", ")},
 			&cli.Uint64Flag{Name: "seed", Usage: "`S` of the first month", Value: 1},

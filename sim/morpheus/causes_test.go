@@ -30,7 +30,7 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// The causes are all misses, and nobody misses less than a clairvoyant.
+// The causes are all misses, and no rule misses less than a clairvoyant.
 func TestCausesAddUp(t *testing.T) {
 	s := small(t)
 	table, err := s.Figure("causes")

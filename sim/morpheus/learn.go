@@ -83,10 +83,10 @@ func (c *contract) fitted(alpha, beta float64) ([]float64, error) {
 	return m.Skyline, err
 }
 
-// lenders are the jobs that lend runs to others.
-func lenders(contracts []contract) (out []periodic.Lender) {
+// peers are the jobs whose runs say what those of others may need.
+func peers(contracts []contract) (out []periodic.Peer) {
 	for i := range contracts {
-		if l, ok := periodic.NewLender(contracts[i].past); ok {
+		if l, ok := periodic.NewPeer(contracts[i].past); ok {
 			out = append(out, l)
 		}
 	}
@@ -94,9 +94,9 @@ func lenders(contracts []contract) (out []periodic.Lender) {
 }
 
 // serving is a fit that leaves nothing undone of the runs that have to be served for a chance to need more.
-func (c *contract) serving(lenders []periodic.Lender, chance float64) ([]float64, error) {
+func (c *contract) serving(peers []periodic.Peer, chance float64) ([]float64, error) {
 	with := *c
-	with.past = periodic.ToServe(c.past, lenders, chance, c.window())
+	with.past = periodic.ToServe(c.past, peers, chance, c.window())
 	return with.fitted(surestAlpha, paperBeta)
 }
 

@@ -56,7 +56,7 @@ func (s *Study) parts() (*Table, error) {
 		}
 		return out
 	}
-	lent, err := s.skylines(borrowedName)
+	served, err := s.skylines(borrowedName)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (s *Study) parts() (*Table, error) {
 			return out
 		}
 	}
-	model, borrowed := times(learned), times(lent)
+	model, borrowed := times(learned), times(served)
 	paper, late := asInPaper(), forLateRuns()
 	for _, row := range []part{
 		{"users, at arrival", owners, atArrival, true, nil}, {"users, LowCost", owners, lowCost, false, nil},

@@ -54,7 +54,7 @@ func NewRecordedStudy(o Options, w *workload.Workload) (*Study, error) {
 			c.past = append(c.past, usage[:min(len(usage), c.window())])
 		}
 	}
-	s.lenders = lenders(s.learned)
+	s.peers = peers(s.learned)
 	s.byOwners = byUsers(s.learned, 1)
 	return s, nil
 }

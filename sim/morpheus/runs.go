@@ -96,7 +96,7 @@ func NewRunsStudy(o Options, runs [][]float64) (*Study, error) {
 		}
 		s.learned = append(s.learned, c)
 	}
-	s.lenders = lenders(s.learned)
+	s.peers = peers(s.learned)
 	s.byOwners = byUsers(s.learned, 1)
 	return s, nil
 }

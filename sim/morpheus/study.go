@@ -34,7 +34,7 @@ type Study struct {
 	jobs     []Job
 	learned  []contract
 	fits     map[string][][]float64 // skylines by contract, by name
-	lenders  []periodic.Lender
+	peers    []periodic.Peer
 	byOwners outcome
 }
 
@@ -53,7 +53,7 @@ func NewStudy(o Options) (*Study, error) {
 	if len(s.learned) == 0 {
 		return nil, fmt.Errorf("none of %d jobs has a deadline", o.Jobs)
 	}
-	s.lenders = lenders(s.learned)
+	s.peers = peers(s.learned)
 	s.byOwners = byUsers(s.learned, 1)
 	return s, nil
 }
@@ -97,7 +97,7 @@ func (s *Study) skyline(c *contract, name string) ([]float64, error) {
 		if err != nil {
 			return nil, err
 		}
-		return c.serving(s.lenders, x)
+		return c.serving(s.peers, x)
 	}
 	return c.skyline(name)
 }
