@@ -92,6 +92,20 @@ func TestMorpheusOnRecords(t *testing.T) {
 	}
 }
 
+// Queries of the runs of TPC-H Q12.
+func TestMorpheusOnRuns(t *testing.T) {
+	const runs = "../../forecast/skyline/testdata/tpch-q12/runs.txt"
+	out, err := morpheusRun("--runs", runs, "--seeds", "1", "--jobs", "3", "--figure", "causes")
+	if err != nil || !strings.Contains(out, "3 hourly queries") || !strings.Contains(out, "borrowed") {
+		t.Errorf("%v: %s", err, out)
+	}
+	for want, args := range map[string][]string{"not both": {"--runs", runs, "--trace", runs}, "no figure \"12\"": {"--runs", runs, "--figure", "12"}, "megabytes:second": {"--runs", "paper_morpheus_test.go", "--seeds", "1"}} {
+		if _, err := morpheusRun(args...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", args, err, want)
+		}
+	}
+}
+
 func TestMorpheusRefuses(t *testing.T) {
 	for want, args := range map[string][]string{
 		"there is no figure":  {"--figure", "11"},

@@ -5,8 +5,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
-	"strconv"
-	"strings"
 	"testing"
 
 	"gonum.org/v1/gonum/stat"
@@ -62,31 +60,16 @@ func TestCorrelatedAsks(t *testing.T) {
 	}
 }
 
-// q12 are the runs of TPC-H Q12 on a Hadoop cluster, in containers by 5 s.
-func q12(t *testing.T) (runs [][]float64) {
+// q12 are the runs of TPC-H Q12 on a Hadoop cluster, in containers by minute.
+func q12(t *testing.T) [][]float64 {
 	t.Helper()
 	data, err := os.ReadFile("../../forecast/skyline/testdata/tpch-q12/runs.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
-		_, steps, found := strings.Cut(line, " ")
-		if !found || strings.HasPrefix(line, "#") {
-			continue
-		}
-		var run []float64
-		for _, step := range strings.Split(strings.Trim(steps, "| "), "|") {
-			megabytes, _, _ := strings.Cut(step, ":")
-			v, err := strconv.ParseFloat(megabytes, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			run = append(run, v/8192)
-		}
-		runs = append(runs, run)
-	}
-	if len(runs) != 13 {
-		t.Fatalf("%d runs, not 13", len(runs))
+	runs, err := ParseRuns(data)
+	if err != nil || len(runs) != 13 {
+		t.Fatalf("%d runs: %v", len(runs), err)
 	}
 	return runs
 }

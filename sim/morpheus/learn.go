@@ -83,6 +83,23 @@ func (c *contract) fitted(alpha, beta float64) ([]float64, error) {
 	return m.Skyline, err
 }
 
+// peers are the jobs whose runs say what those of others may need.
+func peers(contracts []contract) (out []periodic.Peer) {
+	for i := range contracts {
+		if l, ok := periodic.NewPeer(contracts[i].past); ok {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// serving is a fit that leaves nothing undone of the runs that have to be served for a chance to need more.
+func (c *contract) serving(peers []periodic.Peer, chance float64) ([]float64, error) {
+	with := *c
+	with.past = periodic.ToServe(c.past, peers, chance, c.window())
+	return with.fitted(surestAlpha, paperBeta)
+}
+
 // quantile is the skyline that has the use of so many of the past runs, step by step; 1 is the maximum.
 func (c *contract) quantile(share float64) []float64 {
 	return c.byStep(func(sorted []float64) float64 {

@@ -16,7 +16,7 @@ func (s *Study) avoidable(o *outcome) (share float64) {
 		c := &s.learned[i]
 		hopeless := 0.0
 		for k := range c.future {
-			if r := &c.future[k]; r.begin()+len(r.Usage) > c.due {
+			if c.hopeless(&c.future[k]) {
 				hopeless++
 			}
 		}
@@ -56,20 +56,28 @@ func (s *Study) parts() (*Table, error) {
 		}
 		return out
 	}
-	model := func(scale float64) [][]float64 {
-		out := make([][]float64, len(s.learned))
-		for i, v := range learned {
-			out[i] = make([]float64, len(v))
-			floats.ScaleTo(out[i], scale, v)
-		}
-		return out
+	served, err := s.skylines(borrowedName)
+	if err != nil {
+		return nil, err
 	}
+	times := func(skylines [][]float64) func(scale float64) [][]float64 {
+		return func(scale float64) [][]float64 {
+			out := make([][]float64, len(skylines))
+			for i, v := range skylines {
+				out[i] = make([]float64, len(v))
+				floats.ScaleTo(out[i], scale, v)
+			}
+			return out
+		}
+	}
+	model, borrowed := times(learned), times(served)
 	paper, late := asInPaper(), forLateRuns()
 	for _, row := range []part{
 		{"users, at arrival", owners, atArrival, true, nil}, {"users, LowCost", owners, lowCost, false, nil},
 		{"alpha 1%, at arrival", model, atArrival, false, nil}, {"alpha 1%, LowCost", model, lowCost, false, nil},
 		{"users, LowCost, re-provisioned", owners, lowCost, false, &paper}, {"alpha 1%, LowCost, re-provisioned", model, lowCost, false, &paper},
 		{"alpha 1%, LowCost, late runs only", model, lowCost, false, &late},
+		{borrowedRow + ", LowCost", borrowed, lowCost, false, nil}, {borrowedRow + ", LowCost, late runs only", borrowed, lowCost, false, &late},
 	} {
 		var values []float64
 		for _, a := range attainments {
@@ -144,10 +152,12 @@ func (s *Study) reprovisioning() (*Table, error) {
 	const (
 		equal, equalRuns = "users at equal utilization", "users' of all runs"
 		ours, theirs     = "avoidable", "users' avoidable"
+		bound            = "a clairvoyant's"
 	)
 	t := &Table{Title: "Deadlines missed without and with re-provisioning", Columns: []Column{
 		{Name: "cluster", Percent: true, Digits: 1}, {Name: "provisioned/used", Digits: 2}, {Name: "of it granted", Percent: true, Digits: 1},
 		{Name: missedName, Percent: true, Digits: 2}, {Name: equal, Percent: true, Digits: 2}, {Name: "over missed", Digits: 1, Over: equal, Under: missedName},
+		{Name: bound, Percent: true, Digits: 2}, {Name: "over a clairvoyant's", Digits: 1, Over: equal, Under: bound},
 		{Name: ours, Percent: true, Digits: 2}, {Name: theirs, Percent: true, Digits: 2}, {Name: "over avoidable", Digits: 1, Over: theirs, Under: ours},
 		{Name: runsName, Percent: true, Digits: 2}, {Name: equalRuns, Percent: true, Digits: 2}, {Name: "over them", Digits: 1, Over: equalRuns, Under: runsName},
 		{Name: "unavoidable", Percent: true, Digits: 2}}}
@@ -159,16 +169,31 @@ func (s *Study) reprovisioning() (*Table, error) {
 		all := o.Reserved + o.Granted
 		users, _ := s.usersWith(all)
 		n := float64(o.Runs)
-		t.row(name, cluster/own.peak, all/o.Used, o.Granted/all, o.missShare(), users.missShare(), math.NaN(),
-			s.avoidable(&o), s.avoidable(&users), math.NaN(), float64(o.Missed)/n, float64(users.Missed)/n, math.NaN(), float64(o.Hopeless)/n)
+		avoidable := s.avoidable(&o)
+		t.row(name, cluster/own.peak, all/o.Used, o.Granted/all, o.missShare(), users.missShare(), math.NaN(), o.missShare()-avoidable, math.NaN(),
+			avoidable, s.avoidable(&users), math.NaN(), float64(o.Missed)/n, float64(users.Missed)/n, math.NaN(), float64(o.Hopeless)/n)
 	}
 	enter(byOwnersRow, own.peak, s.byOwners)
+	rows := []struct {
+		name, skylines string
+		how            placement
+	}{{borrowedRow, borrowedName, lowCost}}
 	for _, alpha := range alphas {
-		p, err := s.plan(alphaNamed(alpha), lowCost)
+		rows = append(rows, struct {
+			name, skylines string
+			how            placement
+		}{"alpha " + percentOf(alpha), alphaNamed(alpha), lowCost})
+	}
+	rows = append(rows, struct {
+		name, skylines string
+		how            placement
+	}{"p95, align-right", "p95", alignRight})
+	for _, row := range rows {
+		p, err := s.plan(row.skylines, row.how)
 		if err != nil {
 			return nil, err
 		}
-		name := "alpha " + percentOf(alpha)
+		name := row.name
 		enter(name, p.peak, p.onlyReserved(s.learned))
 		enter(name+", re-provisioned", p.peak, p.reprovisioned(s.learned, p.peak, asInPaper()))
 		enter(name+", late runs only", p.peak, p.reprovisioned(s.learned, p.peak, forLateRuns()))

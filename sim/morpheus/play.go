@@ -77,7 +77,7 @@ func (o *outcome) count(c *contract, missed []bool, used, reserved float64) {
 			continue
 		}
 		n++
-		if r := &c.future[i]; r.begin()+len(r.Usage) > c.due {
+		if c.hopeless(&c.future[i]) {
 			o.Hopeless++
 		}
 	}
@@ -88,6 +88,9 @@ func (o *outcome) count(c *contract, missed []bool, used, reserved float64) {
 	o.Reserved += reserved
 	o.ratios = append(o.ratios, reserved/max(1, used))
 }
+
+// hopeless runs miss with all they ask for: their inputs come too late, or they take too long.
+func (c *contract) hopeless(r *Run) bool { return r.begin()+len(r.Usage) > c.due }
 
 // work is what a run uses in all.
 func (r *Run) work() (containerMinutes float64) {

@@ -9,6 +9,9 @@ import (
 // chances to need more than is reserved that owners ask for.
 var chances = []float64{0.01, 0.05, 0.1}
 
+// borrowedChances are those asked for where jobs of few runs borrow from others.
+var borrowedChances = []float64{0.003, 0.01, 0.05, 0.1}
+
 // maxPromised runs of a job, the latest, are what a promise is learned from: a model is fitted 63 times.
 const maxPromised = 60
 

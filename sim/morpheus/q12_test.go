@@ -5,25 +5,14 @@ import (
 	"testing"
 )
 
-// byMinute sums up steps of 5 s to means of minutes.
-func byMinute(run []float64) (out []float64) {
-	for k, v := range run {
-		if k%12 == 0 {
-			out = append(out, 0)
-		}
-		out[len(out)-1] += v / 12
-	}
-	return out
-}
-
 // The 13 runs of TPC-H Q12 (fig. 5 has another cluster's), each left out in its turn: a skyline is fitted to the other twelve, and the run plays in it. With re-provisioning it
 // is due twice as long after its start as the longest run, on a cluster of 2,600 containers for itself. go test -run Q12 -v prints what comes out.
 func TestQ12LeftOut(t *testing.T) {
 	var runs [][]float64
 	longest := 0
 	for _, r := range q12(t) {
-		runs = append(runs, byMinute(r))
-		longest = max(longest, len(byMinute(r)))
+		runs = append(runs, r)
+		longest = max(longest, len(r))
 	}
 	missed := map[string]int{}
 	for _, name := range []string{"0.001", "0.01", "0.05", "0.1", "0.25", "0.5", "beta=0", "mean", "p95", "max"} {

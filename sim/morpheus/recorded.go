@@ -10,7 +10,7 @@ import (
 )
 
 // RecordedFigureNames are those that a study of recorded days has.
-var RecordedFigureNames = []string{"9b", "9c", "9d", "10a", "10b"}
+var RecordedFigureNames = []string{"9b", "9c", "9d", "10a", "10b", "causes"}
 
 // perCore is how many containers a core of a record is: reservations of VMs are not in whole cores.
 const perCore = 10
@@ -54,6 +54,7 @@ func NewRecordedStudy(o Options, w *workload.Workload) (*Study, error) {
 			c.past = append(c.past, usage[:min(len(usage), c.window())])
 		}
 	}
+	s.peers = peers(s.learned)
 	s.byOwners = byUsers(s.learned, 1)
 	return s, nil
 }

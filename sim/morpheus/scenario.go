@@ -127,7 +127,7 @@ func (d *delayedOutcome) play(contracts []contract, delayed int, others *adHoc, 
 				if late {
 					d.missed++
 				}
-			case r.begin()+len(r.Usage) > c.due:
+			case c.hopeless(r):
 			default:
 				d.possible++
 				if !late {

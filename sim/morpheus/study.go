@@ -5,12 +5,14 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
+	"evenkeel/forecast/periodic"
 	"evenkeel/sim/batch"
 )
 
 // FigureNames are those that a study has, in the paper's order.
-var FigureNames = []string{"9a", "9b", "9c", "9d", "10a", "10b", "12"}
+var FigureNames = []string{"9a", "9b", "9c", "9d", "10a", "10b", "12", "causes"}
 
 // alphas of the sweep.
 var alphas = []float64{0.001, 0.01, 0.05, 0.1, 0.25, 0.5}
@@ -18,6 +20,12 @@ var alphas = []float64{0.001, 0.01, 0.05, 0.1, 0.25, 0.5}
 const (
 	paperAlpha = 0.01
 	paperBeta  = 0.1
+	// surestAlpha leaves nothing undone of a thousand runs or fewer: it costs more than all that lies idle for it.
+	surestAlpha = 0.001
+
+	servingName  = "serving " // and the chance
+	borrowedName = "serving 0.003"
+	borrowedRow  = "a chance of 0.3%, borrowed"
 )
 
 // Study is one drawn month, and what was learned of it.
@@ -26,6 +34,7 @@ type Study struct {
 	jobs     []Job
 	learned  []contract
 	fits     map[string][][]float64 // skylines by contract, by name
+	peers    []periodic.Peer
 	byOwners outcome
 }
 
@@ -44,6 +53,7 @@ func NewStudy(o Options) (*Study, error) {
 	if len(s.learned) == 0 {
 		return nil, fmt.Errorf("none of %d jobs has a deadline", o.Jobs)
 	}
+	s.peers = peers(s.learned)
 	s.byOwners = byUsers(s.learned, 1)
 	return s, nil
 }
@@ -51,7 +61,7 @@ func NewStudy(o Options) (*Study, error) {
 // Figure makes the table of one figure.
 func (s *Study) Figure(name string) (*Table, error) {
 	make, known := map[string]func() (*Table, error){
-		"9a": s.slacks, "9b": s.provisioning, "9c": s.misses, "9d": s.clusters, "10a": s.parts, "10b": s.reprovisioning, "12": s.scenario,
+		"9a": s.slacks, "9b": s.provisioning, "9c": s.misses, "9d": s.clusters, "10a": s.parts, "10b": s.reprovisioning, "12": s.scenario, "causes": s.causesOf,
 	}[name]
 	if !known {
 		return nil, fmt.Errorf("there is no figure %q", name)
@@ -64,14 +74,14 @@ func (s *Study) Figure(name string) (*Table, error) {
 	return t, nil
 }
 
-// skylines of all contracts by name: alpha=A, beta=0 (alpha 1%), mean, max, p95.
+// skylines of all contracts by name: an alpha, beta=0 (alpha 1%), mean, max, p95, serving and a chance.
 func (s *Study) skylines(name string) ([][]float64, error) {
 	if out := s.fits[name]; out != nil {
 		return out, nil
 	}
 	var out [][]float64
 	for i := range s.learned {
-		v, err := s.learned[i].skyline(name)
+		v, err := s.skyline(&s.learned[i], name)
 		if err != nil {
 			return nil, err
 		}
@@ -81,6 +91,18 @@ func (s *Study) skylines(name string) ([][]float64, error) {
 	return out, nil
 }
 
+func (s *Study) skyline(c *contract, name string) ([]float64, error) {
+	if chance, ok := strings.CutPrefix(name, servingName); ok {
+		x, err := strconv.ParseFloat(chance, 64)
+		if err != nil {
+			return nil, err
+		}
+		return c.serving(s.peers, x)
+	}
+	return c.skyline(name)
+}
+
+// skyline that needs no other job.
 func (c *contract) skyline(name string) ([]float64, error) {
 	switch name {
 	case "mean":
@@ -200,10 +222,13 @@ func (s *Study) provisioning() (*Table, error) {
 		}
 		enter("alpha "+percentOf(alpha), p.onlyReserved(s.learned))
 	}
-	for _, name := range []string{"mean", "p95", "max"} {
+	for _, name := range []string{borrowedName, "mean", "p95", "max"} {
 		p, err := s.plan(name, lowCost)
 		if err != nil {
 			return nil, err
+		}
+		if name == borrowedName {
+			name = borrowedRow
 		}
 		enter(name, p.onlyReserved(s.learned))
 	}
@@ -248,6 +273,7 @@ func (s *Study) misses() (*Table, error) {
 	t.enterMisses(byOwnersRow, s.byOwners)
 	equal, _ := s.usersWith(paper.onlyReserved(s.learned).Reserved)
 	t.enterMisses(equalRow, equal)
+	t.enterMisses("clairvoyant", s.clairvoyant())
 	for _, alpha := range alphas {
 		p, err := s.plan(alphaNamed(alpha), lowCost)
 		if err != nil {
@@ -263,6 +289,14 @@ func (s *Study) misses() (*Table, error) {
 		}
 		promised, more := s.kept(promises)
 		t.enterMisses("a chance of "+percentOf(chance), p.onlyReserved(s.learned), promised, more)
+	}
+	for _, chance := range borrowedChances {
+		p, err := s.plan(servingName+alphaNamed(chance), lowCost)
+		if err != nil {
+			return nil, err
+		}
+		o := p.onlyReserved(s.learned)
+		t.enterMisses("a chance of "+percentOf(chance)+", borrowed", o, chance, s.avoidable(&o))
 	}
 	for _, row := range []struct {
 		name, skylines string
@@ -314,7 +348,7 @@ func (s *Study) clusters() (*Table, error) {
 		name, skylines string
 		how            placement
 	}{
-		{"alpha 1%", alphaNamed(paperAlpha), lowCost}, {"alpha 1%, beta 0", "beta=0", lowCost}, {"alpha 1%, not aligned", alphaNamed(paperAlpha), unaligned},
+		{"alpha 1%", alphaNamed(paperAlpha), lowCost}, {borrowedRow, borrowedName, lowCost}, {"alpha 1%, beta 0", "beta=0", lowCost}, {"alpha 1%, not aligned", alphaNamed(paperAlpha), unaligned},
 		{"alpha 1%, align-right", alphaNamed(paperAlpha), alignRight}, {"alpha 1%, at arrival", alphaNamed(paperAlpha), atArrival},
 		{"mean, align-right", "mean", alignRight}, {"p95, align-right", "p95", alignRight}, {"max, align-right", "max", alignRight}, {"p95", "p95", lowCost},
 	} {

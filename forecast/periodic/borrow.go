@@ -1,0 +1,124 @@
+package periodic
+
+import (
+	"math"
+	"slices"
+)
+
+const (
+	alikeWithin = 2.0  // times by which the spreads of two jobs may differ that are equally steady
+	minSpread   = 0.01 // all that are steadier are equally steady
+	eachGives   = 60   // runs that each job gives, of fewer ones some several times: jobs count the same
+)
+
+// Peer is how the later runs of a job compared with what its earlier ones typically did: what a model of the earlier ones would have met.
+type Peer struct {
+	spread       float64   // of the earlier runs' work: MAD over median
+	work, length []float64 // of the later runs, over the median of the earlier ones
+}
+
+// NewPeer compares the later half of a job's runs, in order of time, with the earlier one. There is none of too few runs, or of runs that do nothing.
+func NewPeer(runs [][]float64) (l Peer, ok bool) {
+	if len(runs) < MinRuns {
+		return l, false
+	}
+	half := len(runs) / 2
+	work, length := sizes(runs)
+	typical, steps := median(slices.Clone(work[:half])), median(slices.Clone(length[:half]))
+	if !(typical > 0) {
+		return l, false
+	}
+	l.spread = max(minSpread, deviation(work[:half])/typical)
+	for k := half; k < len(runs); k++ {
+		l.work, l.length = append(l.work, work[k]/typical), append(l.length, length[k]/steps)
+	}
+	return l, true
+}
+
+// sizes are the work and the steps of runs.
+func sizes(runs [][]float64) (work, length []float64) {
+	for _, r := range runs {
+		sum := 0.0
+		for _, v := range r {
+			sum += v
+		}
+		work, length = append(work, sum), append(length, float64(len(r)))
+	}
+	return work, length
+}
+
+// unseenRun is a run that is to be learned from beside a job's own ones, where these are too few to say what one run in 1/chance needs: n runs say nothing about less than 1/(n+1).
+// It is the job's typical run, made so long and so heavy as only that share of the peers' later runs is, of jobs that are as steady as this one; steps bound it, as no run can be
+// helped that is longer than its window. It assumes that jobs of equal spread have equal tails, which holds as a mean over jobs if at all. There is none where the job's own runs are
+// enough, or all peers' runs too few.
+func unseenRun(runs [][]float64, peers []Peer, chance float64, steps int) []float64 {
+	if len(runs) == 0 || !(chance > 0) || float64(len(runs)+1)*chance >= 1-1e-9 {
+		return nil
+	}
+	work, _ := sizes(runs)
+	middle := slices.Sorted(slices.Values(work))[(len(work)-1)/2]
+	if !(middle > 0) {
+		return nil
+	}
+	typical := runs[slices.Index(work, middle)]
+	var heavier, longer []float64
+	spread := max(minSpread, deviation(work)/middle)
+	for within, seen := alikeWithin, 0; ; within *= alikeWithin {
+		heavier, longer, seen = nil, nil, 0
+		all := true
+		for i := range peers {
+			l := &peers[i]
+			if l.spread > within*spread || l.spread*within < spread {
+				all = false
+				continue
+			}
+			seen += len(l.work)
+			for k := range eachGives {
+				at := k * len(l.work) / eachGives
+				heavier, longer = append(heavier, l.work[at]), append(longer, l.length[at])
+			}
+		}
+		if float64(seen)*chance >= 1 {
+			break
+		}
+		if all {
+			return nil
+		}
+	}
+	return enlarged(typical, max(1, percentile(longer, 1-chance)), max(1, percentile(heavier, 1-chance)), steps)
+}
+
+// ToServe are the runs that a reservation has to serve, so that the next run has more work than any of them with the chance: a job's own ones without the heaviest that the chance gives
+// away (conformal by their work: the rank ceil((n+1)(1-chance)) is kept), or with an unseen one where they are too few.
+func ToServe(runs [][]float64, peers []Peer, chance float64, steps int) [][]float64 {
+	n := len(runs)
+	rank := int(math.Ceil(float64(n+1)*(1-chance) - 1e-9))
+	if rank > n || rank < 1 {
+		if unseen := unseenRun(runs, peers, chance, steps); unseen != nil {
+			return append(slices.Clone(runs), unseen)
+		}
+		return runs
+	}
+	work, _ := sizes(runs)
+	heaviest := slices.Sorted(slices.Values(work))[rank-1]
+	var out [][]float64
+	for i, r := range runs {
+		if work[i] <= heaviest {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// enlarged is a run that takes longer times as long and does heavier times the work, as far as it lies within so many steps.
+func enlarged(run []float64, longer, heavier float64, steps int) (out []float64) {
+	for k := range min(steps, int(math.Ceil(longer*float64(len(run))-1e-9))) {
+		from, to := float64(k)/longer, float64(k+1)/longer
+		sum := 0.0
+		for x := int(from); x < len(run) && float64(x) < to; x++ {
+			sum += run[x] * (min(to, float64(x+1)) - max(from, float64(x)))
+		}
+		out = append(out, heavier*sum)
+	}
+	return out
+}
