@@ -211,8 +211,11 @@ run() {
 		collect_less stage lint scripts/lint.sh
 		;;
 	unit)
-		stage "unit tests" go_test < <(without "$real_paths"$'\n'"$attack"$'\n'"$browser" <<<"$all")
+		side browser
+		collect_less stage "unit tests" go_test < <(without "$real_paths"$'\n'"$attack"$'\n'"$browser" <<<"$all")
 		stage "attacks on servers" go_test -count 1 <<<"$attack"
+		;;
+	browser)
 		stage "the dashboard in a browser" go_test -count 1 <<<"$browser"
 		;;
 	race)
@@ -221,7 +224,8 @@ run() {
 		collect_less stage "the cluster's state, race detector" go_test -race -run "$state_tests" <<<"$state"
 		collect_less stage "unit tests of what starts no goroutine" go_test < <(without "$real_paths" <<<"$pure"$'\n'"$state"$'\n'"$plain")
 		collect_less stage "long tests without the race detector" go_test -run "$plain_tests" <<<$'evenkeel/cmd/vcsim\nevenkeel/cmd/vcsim/dfrs\nevenkeel/api/server'
-		stage "whole clusters without libvirt" go_test <<<"$whole"
+		# Twice what a laptop plays: twice each mix of faults.
+		EVENKEEL_SEEDS=${EVENKEEL_SEEDS:-120} stage "whole clusters without libvirt" go_test <<<"$whole"
 		;;
 	programs)
 		side vcctl
@@ -231,7 +235,7 @@ run() {
 		# Without a number as many scripts run at a time as there are CPUs.
 		stage "unit tests of vcctl, race detector" go_test -race -parallel 4 <<<evenkeel/cmd/vcctl
 		stage "unit tests of what links libvirt" go_test < <(without "$real_paths" <<<"$cgo")
-		stage "the dashboard in a browser" go_test -count 1 <<<"$browser"
+		run browser
 		;;
 	real)
 		# A third lab where there is memory for it; else moves follow chaos, and the demo both.
