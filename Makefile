@@ -110,8 +110,8 @@ test-packages: packages ## looks into the packages, installs and removes them in
 	@packaging/boot-test.sh
 
 .PHONY: test-machines
-test-machines: packages machine-image ## a whole Debian under emulation, with KVM, cgroup v2, systemd and a watchdog that resets it: RUN=TestVcd: one test; SHORT=1 leaves out some checks, and says which
-	@EVENKEEL_MACHINES=1 $(GO) test -tags $(EVENKEEL_TAGS) -count 1 -timeout 0 -v $(if $(SHORT),-short) $(if $(RUN),-run '$(RUN)') ./test/machines
+test-machines: packages machine-image ## a whole Debian under emulation, with KVM, cgroup v2, systemd and a watchdog that resets it: RUN=TestVcd: one test; SHORT=1 leaves out some checks, and says which; MACHINE=trixie: Debian 13
+	@EVENKEEL_MACHINES=1 EVENKEEL_MACHINE=$(MACHINE) $(GO) test -tags $(EVENKEEL_TAGS) -count 1 -timeout 0 -v $(if $(SHORT),-short) $(if $(RUN),-run '$(RUN)') ./test/machines
 
 .PHONY: setup-browser
 setup-browser:
@@ -128,7 +128,7 @@ setup-machines:
 .PHONY: machine-image
 machine-image: setup-machines ## the Debian that test-machines boots, and the QEMU that boots it: made once, some minutes
 	@scripts/fetch-qemu.sh
-	@test/machines/image.sh
+	@test/machines/image.sh $(MACHINE)
 
 .PHONY: test-alerts
 test-alerts: ## checks and tests of the Prometheus rules, where promtool is installed

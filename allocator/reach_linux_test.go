@@ -13,9 +13,12 @@ import (
 )
 
 // reachInstances is instances of a size, less memory being free from one to the
-// next; unequal hosts have half of the capacity, or twice it.
-func reachInstances(hosts, tasks int, unequal bool) []allocator.Problem {
+// next. Unequal hosts have half of the capacity, or twice it; mixed ones are those of mixedInstance.
+func reachInstances(hosts, tasks int, kind string) []allocator.Problem {
 	r := rand.New(rand.NewPCG(11, 12))
+	if kind == "mixed" {
+		return []allocator.Problem{mixedInstance(r, hosts, tasks)}
+	}
 	var set []allocator.Problem
 	for _, slack := range []float64{0.8, 0.6, 0.4, 0.2} {
 		for _, cv := range [][2]float64{{0.25, 0.75}, {0.75, 0.25}, {0.5, 0.5}} {
@@ -25,7 +28,7 @@ func reachInstances(hosts, tasks int, unequal bool) []allocator.Problem {
 			set = append(set, paperInstance(r, hosts, tasks, slack, cv[0], cv[1]))
 		}
 	}
-	if unequal {
+	if kind == "unequal" {
 		for _, p := range set {
 			for j := range p.Hosts {
 				f := []float64{0.5, 1, 1, 2}[r.IntN(4)]
@@ -34,6 +37,24 @@ func reachInstances(hosts, tasks int, unequal bool) []allocator.Problem {
 		}
 	}
 	return set
+}
+
+// mixedInstance has hosts of half, one or two cores, with half as much memory, as much or one and a half of it: the VMs
+// need 1.3 of the CPU and 0.7 of the memory, both drawn from normal distributions of variation 0.5.
+func mixedInstance(r *rand.Rand, hosts, tasks int) allocator.Problem {
+	p := allocator.Problem{Hosts: make([]allocator.Host, hosts), Groups: make([]allocator.Group, tasks)}
+	var cpu, memory float64
+	for j := range p.Hosts {
+		h := &p.Hosts[j]
+		h.CPU = []float64{0.5, 1, 2}[r.IntN(3)]
+		h.Memory = []float64{0.5, 1, 1.5}[r.IntN(3)] * h.CPU
+		cpu, memory = cpu+h.CPU, memory+h.Memory
+	}
+	normal := func() float64 { return max(0.01, 1+0.5*r.NormFloat64()) }
+	for g := range p.Groups {
+		p.Groups[g] = allocator.Group{Count: 1, CPU: 1.3 * cpu / float64(tasks) * normal(), Memory: 0.7 * memory / float64(tasks) * normal()}
+	}
+	return p
 }
 
 // threadTime is the processor time of the thread that calls.
@@ -52,9 +73,9 @@ func threadTime() time.Duration {
 // call of each, and the slowest of these.
 func BenchmarkReach(b *testing.B) {
 	for _, c := range []struct{ hosts, tasks int }{{64, 500}, {1000, 10_000}, {10_000, 100_000}, {100_000, 1_000_000}} {
-		for _, kind := range []string{"equal", "unequal"} {
+		for _, kind := range []string{"equal", "unequal", "mixed"} {
 			b.Run(fmt.Sprintf("%dx%d/%s", c.hosts, c.tasks, kind), func(b *testing.B) {
-				set := reachInstances(c.hosts, c.tasks, kind == "unequal")
+				set := reachInstances(c.hosts, c.tasks, kind)
 				gap := make([]float64, len(set))
 				quickest := make([]time.Duration, len(set))
 				runtime.LockOSThread()

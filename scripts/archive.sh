@@ -1,5 +1,6 @@
 #!/bin/bash
-# archive.sh RELEASE prints the address of the archive from which apt takes that Debian release, such as bookworm.
+# archive.sh RELEASE prints the address of the archive from which apt takes that Debian release, such as bookworm. Of a release that apt
+# does not use, it is the archive of the release that it does.
 #   status 1   apt knows none, or the archive has no such release
 #   status 3   the archive cannot be reached, or has a failure of its own: nothing here can be mended
 set -euo pipefail
@@ -11,8 +12,10 @@ die() {
 }
 command -v apt-get >/dev/null || die 1 "this is not Debian"
 # shellcheck disable=SC2016 # apt fills these in
-archive=$(apt-get indextargets --format '$(CODENAME) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' |
-	awk -v r="$release" '$1 == r && $2 == "main" { print $3; exit }')
+archives=$(apt-get indextargets --format '$(CODENAME) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages')
+# shellcheck source=/dev/null
+own=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+archive=$(awk -v r="$release" -v own="$own" '$2 == "main" && !of[$1] { of[$1] = $3 } END { print of[r] ? of[r] : of[own] }' <<<"$archives")
 [[ -n $archive ]] || die 1 "apt knows no archive of $release; run apt-get update"
 archive=${archive%/}
 

@@ -155,6 +155,14 @@ setup_machines() {
 # machine_image makes what machines needs. It fails unless all is made, or cannot be for want of an archive.
 machine_image() {
 	local status=0
+	if [[ $EUID -ne 0 ]]; then
+		echo "only root can make its disk" | tee "$logs/no-machine"
+		return 0
+	fi
+	if [[ $memory -lt 5 ]]; then
+		echo "it needs 5 GiB of memory that is free, and there are $memory" | tee "$logs/no-machine"
+		return 0
+	fi
 	{ setup_machines && scripts/fetch-qemu.sh && test/machines/image.sh; } 2> >(tee "$logs/image-errors" >&2) || status=$?
 	if [[ $status -eq 3 ]]; then
 		tail -n 1 "$logs/image-errors" >"$logs/no-machine"

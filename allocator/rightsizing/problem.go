@@ -39,6 +39,8 @@ type Component struct {
 	// InUse is the memory for which others are evicted. 0: what is required.
 	InUse   float64
 	Charged float64 // memory its host still counts for it, where that is more than Present.Memory
+	// Coming: its host keeps memory for it, and it takes none there yet. No other is evicted for it.
+	Coming bool
 }
 
 // Problem is the cluster as it is. Applications come in the order of the scheduler: see Before.

@@ -85,6 +85,7 @@ func (s *Rightsizer) Rightsize(p *Problem, o Options) *Result {
 			if in := p.Components[c].InUse; in > 0 {
 				x.inUse, s.exact = min(in, p.Components[c].Request.Memory), false
 			}
+			s.exact = s.exact && !p.Components[c].Coming
 		}
 	}
 	if o.Policy == Pessimistic {
@@ -224,6 +225,9 @@ func (s *Rightsizer) leaves(c int, out Outcome) {
 func (s *Rightsizer) take(p *Problem, o Options, c int, yield float64) {
 	x, at := &s.claim[c], p.Components[c].Host
 	x.free, x.kept = s.free[at], s.keep[at]
+	if p.Components[c].Coming {
+		return
+	}
 	s.free[at].CPU -= yield * x.CPU
 	s.free[at].Memory -= x.inUse
 	if o.Reserve {

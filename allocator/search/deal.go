@@ -64,9 +64,10 @@ type queue struct {
 	perOne   float64 // steps per weight
 }
 
-func newQueue(hosts int, highest, lowest float64) *queue {
+// newQueue is empty; next has room for the hosts, which are in one queue at most.
+func newQueue(hosts int, next []int32, highest, lowest float64) *queue {
 	steps := min(max(1024, 4*hosts), 1<<19)
-	q := &queue{head: make([]int32, steps), next: make([]int32, hosts), deficit0: highest, top: steps}
+	q := &queue{head: make([]int32, steps), next: next, deficit0: highest, top: steps}
 	if highest > lowest {
 		q.perOne = float64(steps-1) / (highest - lowest)
 	}
@@ -119,104 +120,180 @@ const choices = 6
 // choiceSteps is over how many steps of the queue they may be spread.
 const choiceSteps = 64
 
-// dealCrowd deals as deal does, without rules, to many hosts: each VM to a host
-// that lacks about the most weight or, memoryFirst, has about the most memory
-// left. nil: some VM found no host with the memory.
-func (f *finder) dealCrowd(memoryFirst bool) []int32 {
-	m := f.m
+// dealer deals the VMs, largest first, to hosts in queues: one queue, or one for each class of hosts.
+// Many fields: it is the work space of one deal.
+type dealer struct {
+	m           *Model
+	memoryFirst bool // each VM goes to a host with about the most memory left, else to one that lacks about the most weight
+	total       float64
+	size        float64
+	free        []int64   // [host]: memory
+	deficits    []float64 // [host]: weight
+	queues      []*queue
+	choices     int
+	meanSize    int64
+	meanWeight  int64
+	passed      int // hosts without the memory
+}
+
+func newDealer(m *Model, memoryFirst bool) *dealer {
 	n, h := len(m.Weight), len(m.CPU)
-	var total, cpu, size, memory, largest, highest float64
+	d := &dealer{m: m, memoryFirst: memoryFirst, free: append([]int64(nil), m.Memory...), deficits: make([]float64, h), choices: 1}
+	var cpu, memory float64
 	for i := range n {
-		total += float64(m.Weight[i])
-		size += float64(m.Size[i])
-		largest = max(largest, float64(m.Weight[i]))
+		d.total += float64(m.Weight[i])
+		d.size += float64(m.Size[i])
 	}
 	for j := range h {
 		cpu += float64(m.CPU[j])
 		memory += float64(m.Memory[j])
 	}
-	t := total / cpu
-	// The shares of what the VMs need, as far as the memory is used up.
-	order := m.byGreater(1/max(1, total), 1/max(1, memory))
-	free := append([]int64(nil), m.Memory...)
-	deficits := make([]float64, h) // weight
-	key := func(j int32) float64 { return deficits[j] }
-	if memoryFirst {
-		key = func(j int32) float64 { return float64(free[j]) }
-		largest = 0
-	}
 	for j := range h {
-		deficits[j] = float64(m.CPU[j]) * t
-		highest = max(highest, key(int32(j)))
+		d.deficits[j] = float64(m.CPU[j]) * (d.total / cpu)
 	}
-	q := newQueue(h, highest, -largest)
-	for j := h - 1; j >= 0; j-- {
-		q.put(int32(j), key(int32(j)))
+	d.meanSize, d.meanWeight = int64(d.size/float64(n)), int64(d.total/float64(n))
+	if memoryFirst || d.size > memory/2 {
+		d.choices = choices
 	}
-	left, mean := 1, int64(size/float64(n))
-	if memoryFirst || size > memory/2 {
-		left = choices
+	return d
+}
+
+func (d *dealer) key(j int32) float64 {
+	if d.memoryFirst {
+		return float64(d.free[j])
 	}
-	meanWeight := int64(total / float64(n))
-	better := func(vm, j, than int32) bool {
-		if memoryFirst {
-			return (m.Weight[vm] >= meanWeight) == (deficits[j] > deficits[than])
+	return d.deficits[j]
+}
+
+// line puts the hosts of each class in a queue. next has room for all hosts.
+func (d *dealer) line(classes [][]int32) {
+	largest := int64(0)
+	if !d.memoryFirst {
+		for _, w := range d.m.Weight {
+			largest = max(largest, w)
 		}
-		return (m.Size[vm] >= mean) == (free[j] > free[than])
 	}
-	// least[b] is the least size in the order from block b on: hosts with less
-	// memory are out of it.
-	const block = 256
-	lowest := make([]int64, n/block+2)
-	lowest[n/block+1] = math.MaxInt64
-	for b := n / block; b >= 0; b-- {
+	next := make([]int32, len(d.m.CPU))
+	for _, class := range classes {
+		highest := 0.0
+		for _, j := range class {
+			highest = max(highest, d.key(j))
+		}
+		q := newQueue(len(class), next, highest, -float64(largest))
+		for i := len(class) - 1; i >= 0; i-- {
+			q.put(class[i], d.key(class[i]))
+		}
+		d.queues = append(d.queues, q)
+	}
+}
+
+// better says whether host j suits the VM better than another that lacks about the same: large VMs go to hosts with
+// much left of the other thing, small ones to those with little.
+func (d *dealer) better(vm, j, than int32) bool {
+	if d.memoryFirst {
+		return (d.m.Weight[vm] >= d.meanWeight) == (d.deficits[j] > d.deficits[than])
+	}
+	return (d.m.Size[vm] >= d.meanSize) == (d.free[j] > d.free[than])
+}
+
+// place puts the VM on a host of the queue. Hosts with less memory than least are out of it for good.
+// It reports whether the VM found a host.
+func (d *dealer) place(q *queue, vm int32, least int64) (on int32, found bool) {
+	s := d.m.Size[vm]
+	at, before, step := int32(-1), int32(-1), 0
+	left, started := d.choices, false
+search:
+	for b := q.top; b < len(q.head) && (at < 0 || b <= step+choiceSteps); b++ {
+		prev := int32(-1)
+		for j := q.head[b]; j >= 0; j = q.next[j] {
+			if !started {
+				started, q.top = true, b
+			}
+			if d.free[j] < s {
+				if d.free[j] < least {
+					q.drop(b, prev, j)
+				} else {
+					prev = j
+				}
+				d.passed++
+				continue
+			}
+			if at < 0 || d.better(vm, j, at) {
+				at, before, step = j, prev, b
+			}
+			if left--; left == 0 {
+				break search
+			}
+			prev = j
+		}
+	}
+	if at < 0 {
+		return -1, false
+	}
+	q.drop(step, before, at)
+	d.free[at] -= s
+	d.deficits[at] -= float64(d.m.Weight[vm])
+	q.put(at, d.key(at))
+	return at, true
+}
+
+// leastBlock is of how many VMs in a row the least size is known.
+const leastBlock = 256
+
+// leastFrom is, per block, the least size in the order from that block on.
+func (m *Model) leastFrom(order []int32) []int64 {
+	n := len(order)
+	lowest := make([]int64, n/leastBlock+2)
+	lowest[n/leastBlock+1] = math.MaxInt64
+	for b := n / leastBlock; b >= 0; b-- {
 		lowest[b] = lowest[b+1]
-		for _, vm := range order[b*block : min(n, b*block+block)] {
+		for _, vm := range order[b*leastBlock : min(n, b*leastBlock+leastBlock)] {
 			lowest[b] = min(lowest[b], m.Size[vm])
 		}
 	}
+	return lowest
+}
+
+// dealCrowd deals as deal does, without rules, to many hosts: each VM to a host
+// that lacks about the most weight or, memoryFirst, has about the most memory
+// left; with a mix, to one of the class that the mix says. nil: some VM found no host with the memory.
+func (f *finder) dealCrowd(memoryFirst bool, x *mix) []int32 {
+	m := f.m
+	n, h := len(m.Weight), len(m.CPU)
+	d := newDealer(m, memoryFirst)
+	if x != nil {
+		d.line(x.hosts)
+	} else {
+		d.line([][]int32{all(h)})
+	}
+	// The shares of what the VMs need, as far as the memory is used up.
+	memory := 0.0
+	for _, s := range m.Memory {
+		memory += float64(s)
+	}
+	order := m.byGreater(1/max(1, d.total), 1/max(1, memory))
+	least := m.leastFrom(order)
 	host := make([]int32, n)
-	passed := 0 // hosts without the memory
-	defer func() { f.steps -= int64(3*n + 2*passed) }()
+	defer func() { f.steps -= int64(3*n + 2*d.passed) }()
 	for k, vm := range order {
-		s := m.Size[vm]
-		at, before, step := int32(-1), int32(-1), 0
-		left, started := left, false
-	search:
-		for b := q.top; b < len(q.head) && (at < 0 || b <= step+choiceSteps); b++ {
-			prev := int32(-1)
-			for j := q.head[b]; j >= 0; j = q.next[j] {
-				if !started {
-					started, q.top = true, b
-				}
-				if free[j] < s {
-					if free[j] < lowest[k/block] {
-						q.drop(b, prev, j)
-					} else {
-						prev = j
-					}
-					passed++
-					continue
-				}
-				// Large VMs to hosts with much left of the other thing, small ones to those with little.
-				if at < 0 || better(vm, j, at) {
-					at, before, step = j, prev, b
-				}
-				if left--; left == 0 {
-					break search
-				}
-				prev = j
+		c := 0
+		if x != nil {
+			c = x.class(m, vm)
+		}
+		at, found := d.place(d.queues[c], vm, least[k/leastBlock])
+		// A class that has no memory left: those with more of it, then those with less.
+		for o := 1; !found && o < len(d.queues); o++ {
+			b := c + o
+			if b >= len(d.queues) {
+				b = len(d.queues) - 1 - o
 			}
+			at, found = d.place(d.queues[b], vm, least[k/leastBlock])
 		}
 		// The start is not cut short by a limit, unless it is a search in itself.
-		if passed > 50*(n+h) || at < 0 {
+		if d.passed > 50*(n+h) || !found {
 			return nil
 		}
-		q.drop(step, before, at)
 		host[vm] = at
-		free[at] -= s
-		deficits[at] -= float64(m.Weight[vm])
-		q.put(at, key(at))
 	}
 	return host
 }

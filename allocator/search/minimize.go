@@ -37,6 +37,13 @@ type Result struct {
 // fewVMs is up to how many VMs a proof is quicker than a search.
 const fewVMs = 14
 
+// Where a start of more than manyVMs is within this share of the level at which the search ends, it is improved before a
+// placement of another kind is asked for, which would take longer.
+const (
+	nearFloor = 0.005
+	manyVMs   = 256
+)
+
 // Minimize finds a placement with a small greatest level.
 func Minimize(m *Model, o Options) Result {
 	steps := o.Steps
@@ -83,6 +90,9 @@ func Minimize(m *Model, o Options) Result {
 		}
 	}
 	var rival *placement
+	if _, t := p.top(); t > floor && t <= lowest*(1+nearFloor) && len(m.Weight) > manyVMs && o.Other != nil {
+		f.spend(int64(len(m.Weight))*400, func() { f.improve(p, floor) })
+	}
 	if _, t := p.top(); t > floor {
 		if rival = f.other(p, o.Other); rival == p {
 			rival = nil

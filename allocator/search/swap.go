@@ -315,15 +315,41 @@ func (f *finder) evenly(floor float64) []int32 {
 	for _, c := range m.CPU {
 		cpu += c
 	}
-	host := f.dealCrowd(false)
-	if host == nil {
-		host = f.dealCrowd(true)
+	if total >= 1<<(64-2*guestBits) {
+		return f.dealtCrowd(nil)
 	}
-	if host == nil || total >= 1<<(64-2*guestBits) {
+	t := float64(total) / float64(cpu)
+	x := mixOf(m)
+	host := f.evened(f.dealtCrowd(x), t, floor)
+	if x == nil || host != nil && m.Level(host) <= max(floor, t)*(1+evenEnough) {
 		return host
 	}
+	plain := f.evened(f.dealtCrowd(nil), t, floor)
+	if host == nil || plain != nil && m.Level(plain) < m.Level(host) {
+		return plain
+	}
+	return host
+}
+
+// evenEnough is how far from the even level a placement by the mix may be that no other is tried.
+const evenEnough = 0.002
+
+// dealtCrowd deals by the mix, which may be nil; nil: not all VMs found a host.
+func (f *finder) dealtCrowd(x *mix) []int32 {
+	host := f.dealCrowd(false, x)
+	if host == nil && x == nil {
+		host = f.dealCrowd(true, nil)
+	}
+	return host
+}
+
+// evened evens the levels of a placement, which may be nil, to near the even level t, or to floor if that is above it.
+func (f *finder) evened(host []int32, t, floor float64) []int32 {
+	if host == nil {
+		return nil
+	}
+	m := f.m
 	c := crowdOf(m, host)
-	t := float64(total) / float64(cpu)
 	for over := 1e-4; ; over /= 8 {
 		limit := max(t*(1+over), floor)
 		if !f.even(c, t, limit) || limit == floor || over < 1e-9 {

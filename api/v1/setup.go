@@ -34,6 +34,16 @@ type SetupAnswer struct {
 	SetupState
 	AdminToken string `json:"adminToken,omitempty"`
 	CA         string `json:"ca,omitempty"` // PEM
+
+	Host []HostFinding `json:"host,omitempty"` // problems and warnings of the host that runs VMs
+}
+
+// HostFinding is what a host lacks.
+type HostFinding struct {
+	Check string `json:"check"`          // such as kvm, watchdog, moves
+	Level string `json:"level"`          // problem: no VM runs here as it should; warning: part of Evenkeel will not work here
+	Text  string `json:"text"`           // what it lacks
+	Mend  string `json:"mend,omitempty"` // a command, or a page of the documentation
 }
 
 // Member is a vcd of the cluster.

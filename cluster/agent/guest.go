@@ -29,6 +29,10 @@ type guestWatch struct {
 	defied     time.Time // when it was found not to follow; zero: it was not
 	moved      time.Time // when the balloon was last seen to be of another size, or set
 
+	taken   int64     // bytes in use, and in its swap since it booted, by the report before
+	takenAt time.Time // that report; zero: there is none
+	rate    float64   // bytes a second that it took into use between its last two reports
+
 	pressure   string // by its last report
 	grant      int64  // bytes it is to have for that; 0 = none
 	raised     time.Time
@@ -73,7 +77,8 @@ func (g *guestWatch) observe(s hypervisor.Stats, memory int64, window time.Durat
 	}
 	took := g.reached && g.target > 0 && s.Balloon > g.target+balloonSlack
 	g.last = s
-	if g.pressure = g.pressureReason(took); g.pressure != "" {
+	g.measureRate()
+	if g.pressure = g.pressureReason(took); g.pressure != "" || g.outruns() {
 		g.pressureAt = s.At
 		g.raise(took)
 	}
@@ -112,6 +117,30 @@ func (g *guestWatch) rates() (swapIn, faults float64) {
 		return 0, 0
 	}
 	return max(0, float64(b.swapIn-a.swapIn)) / wall, max(0, float64(b.faults-a.faults)) / wall
+}
+
+// measureRate takes in how fast the guest takes memory, where it has made another report. What went to its swap it took as well.
+func (g *guestWatch) measureRate() {
+	s := g.last
+	if !g.reports() || s.Reported.IsZero() || !g.reportedSinceResize() {
+		g.takenAt, g.rate = time.Time{}, 0
+		return
+	}
+	wall := s.Reported.Sub(g.takenAt)
+	if wall < glanceEvery/2 { // so short a time says nothing
+		return
+	}
+	taken := g.used() + max(0, s.SwapOut) - max(0, s.SwapIn)
+	if g.rate = 0; !g.takenAt.IsZero() && wall <= rateWindow {
+		g.rate = max(0, float64(taken-g.taken)/wall.Seconds())
+	}
+	g.taken, g.takenAt = taken, s.Reported
+}
+
+// outruns says whether the guest takes memory so fast that it has none left before its host can act on its next report. It is given more, but is
+// not under memory pressure: nothing was missing yet, and no other VM is evicted for it.
+func (g *guestWatch) outruns() bool {
+	return g.reports() && g.last.Balloon < g.memory-balloonSlack && float64(g.last.Available) < g.rate*outrunWithin.Seconds()
 }
 
 // reports says whether the guest reports what it uses.
@@ -167,7 +196,7 @@ func (g *guestWatch) raise(took bool) {
 // content says whether the guest reported that it is short of memory no more, though it was given less than it was to have, and
 // no more is on its way.
 func (g *guestWatch) content() bool {
-	return g.pressure == "" && g.reports() && g.reportedSinceResize() && !g.last.Reported.Before(g.raised) && (g.reached || g.target <= g.last.Balloon)
+	return g.pressure == "" && !g.outruns() && g.reports() && g.reportedSinceResize() && !g.last.Reported.Before(g.raised) && (g.reached || g.target <= g.last.Balloon)
 }
 
 // need returns the guest's need now.
@@ -179,7 +208,7 @@ func (g *guestWatch) need() GuestNeed {
 	if g.reports() {
 		bears := min(g.last.Balloon, (int64(float64(g.used())/squeezeTo)+balloonSlack-1)/balloonSlack*balloonSlack)
 		n.MinBalloon = max(n.MinBalloon, bears)
-		if g.pressure == "" && g.defied.IsZero() && g.reportedSinceResize() {
+		if g.pressure == "" && !g.outruns() && g.defied.IsZero() && g.reportedSinceResize() {
 			n.Enough = bears
 		}
 	}

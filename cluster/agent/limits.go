@@ -128,6 +128,16 @@ const (
 	// minCut is the least that is taken from a balloon, bytes: less is not worth the guest's work.
 	minCut = 2 * balloonSlack
 
+	// outrunWithin is how long it takes until a guest has more memory that reports that it needs it: the time to its next report, to the next look at it,
+	// and until its balloon has moved.
+	outrunWithin = 3 * time.Second
+	// rateWindow is how far two reports may be apart that say how fast a guest takes memory.
+	rateWindow = 5 * time.Second
+
+	// glanceEvery is how often guests are looked at that have less than their memory, and glanceShare the most of the time that these looks take.
+	glanceEvery = time.Second
+	glanceShare = 0.05
+
 	// grantStep is how much more than it has, or than it uses, a guest under memory pressure gets at a time: a share of all its memory.
 	grantStep = 4 // its fourth
 	// grantStays is how many steps of forecasts a grant stays after the guest was last under memory pressure.

@@ -108,6 +108,36 @@ func TestGuestThatSpikesIsGrantedMemory(t *testing.T) {
 	}
 }
 
+// A guest of 1 GiB that was squeezed to half of it takes 50 MiB a second. Its balloon follows, and it swaps nothing, though its host reports to the leader
+// every ten seconds only. It was never short of memory, and the leader receives no more reports than otherwise.
+func TestGuestThatGrowsFastDoesNotSwap(t *testing.T) {
+	const memory = 2 * (gib + 64*mib)
+	grows := simulated.Guest{Memory: simulated.Spike{From: 300 * mib, To: 900 * mib, At: 2 * time.Minute, Took: 12 * time.Second}, Swap: gib}
+	guestsOf(t, memory, map[string]simulated.Guest{"a": grows, "b": {Memory: simulated.Bytes(350 * mib)}}, func(t *testing.T, w *simulated.World) {
+		l := newLeader(wanted("a"), wanted("b"))
+		defer runSampling(t, w.Host("h1"), l, slog.New(slog.DiscardHandler), 10*time.Second)()
+		after(30 * time.Second)
+		l.order(func(d *agent.Desired) {
+			for i := range d.VMs {
+				d.VMs[i].Spec.Balloon = gib / 2
+			}
+		})
+		after(40 * time.Second)
+		reports := l.count()
+		after(40 * time.Second)
+		if n := l.count() - reports; n > 8 {
+			t.Errorf("the leader received %d reports in 40 s in which nothing happened", n)
+		}
+		bearsSqueeze(t, l, "a")
+		reports = l.count()
+		after(30 * time.Second)
+		m, s := memoryOf(t, w, "a"), l.sampled("a")
+		if pressed, _ := l.pressureSince(reports, "a"); pressed || m.SwapOut > 0 || s.Balloon < 900*mib {
+			t.Errorf("it was short of memory: %v; swapped out %d MiB, has %d MiB", pressed, m.SwapOut/mib, s.Balloon/mib)
+		}
+	})
+}
+
 // bearsSqueeze: a guest has half of its memory, follows its balloon, and is short of nothing.
 func bearsSqueeze(t *testing.T, l *leader, id string) {
 	t.Helper()

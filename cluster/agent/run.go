@@ -218,6 +218,8 @@ type runner struct {
 	use    map[string]*useWindow
 	guests map[string]*guestWatch
 	load   hostLoad
+	due    time.Time         // when the leader is to have the next measurement
+	glance time.Duration     // how long the last look at guests took
 	ended  map[string]string // why the hypervisor said that VMs stopped, by id
 	moved  chan struct{}     // a migration ended
 	ending sync.WaitGroup    // migrations that go on
@@ -250,7 +252,8 @@ func (r *runner) loop(ctx context.Context, events <-chan hypervisor.Event) error
 			}
 			r.log.Warn("round failed", "step", end.step, "error", end.err, "retry", backoff)
 		}
-		tick.Reset(r.pace())
+		r.due = time.Now().Add(r.pace())
+		tick.Reset(r.untilLook())
 		if !r.wait(ctx, events, tick, listed, end.changed, retry) {
 			return nil
 		}
@@ -278,10 +281,10 @@ func (r *runner) wait(ctx context.Context, events <-chan hypervisor.Event, tick 
 			if r.roundDue(listed) {
 				return true
 			}
-			if err := r.sample(ctx); err != nil || r.underPressure() {
+			if err := r.look(ctx); err != nil || r.underPressure() {
 				return true // the round finds out and reports
 			}
-			tick.Reset(r.pace())
+			tick.Reset(r.untilLook())
 		}
 	}
 }

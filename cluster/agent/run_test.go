@@ -192,10 +192,16 @@ func runOn(t *testing.T, h hypervisor.Host, l agent.Leader) (stop func()) {
 
 func runLogged(t *testing.T, h hypervisor.Host, l agent.Leader, log *slog.Logger) (stop func()) {
 	t.Helper()
+	return runSampling(t, h, l, log, 0)
+}
+
+// runSampling is runLogged with so long between two measurements for the leader; 0: the default.
+func runSampling(t *testing.T, h hypervisor.Host, l agent.Leader, log *slog.Logger, every time.Duration) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- agent.Run(ctx, agent.Options{Host: "h1", Hypervisor: h, Leader: l, Log: log,
+		done <- agent.Run(ctx, agent.Options{Host: "h1", Hypervisor: h, Leader: l, Log: log, SampleEvery: every,
 			Allowance: func(c hypervisor.Capacity) agent.Limits { return agent.Limits{CPU: c.CPU, Memory: c.Memory} },
 			Overhead:  func(hypervisor.Capacity) int64 { return 64 * mib }})
 	}()

@@ -110,6 +110,46 @@ func (r *runner) sample(ctx context.Context) error {
 	return nil
 }
 
+// look measures the host between rounds: for the leader when that is due, else for guests that may run out of memory until then.
+func (r *runner) look(ctx context.Context) error {
+	began := time.Now()
+	if !began.Before(r.due) {
+		err := r.sample(ctx)
+		r.due = time.Now().Add(r.pace())
+		return err
+	}
+	_, err := r.samples(ctx)
+	r.glance = time.Since(began)
+	if soon := began.Add(progressEvery); r.watched() && soon.Before(r.due) {
+		r.due = soon
+	}
+	return err
+}
+
+// untilLook is how long it is until the host is measured again.
+func (r *runner) untilLook() time.Duration {
+	left := max(time.Until(r.due), time.Millisecond)
+	if r.squeezed() {
+		return min(left, r.glanceEvery())
+	}
+	return left
+}
+
+// glanceEvery is how often guests are looked at that have less than their memory: less often where it takes long.
+func (r *runner) glanceEvery() time.Duration {
+	return max(glanceEvery, time.Duration(float64(r.glance)/glanceShare))
+}
+
+// squeezed says whether a guest that reports has less than its memory.
+func (r *runner) squeezed() bool {
+	for _, g := range r.guests {
+		if g.reports() && g.last.Balloon < g.memory-balloonSlack {
+			return true
+		}
+	}
+	return false
+}
+
 // guest returns the watch of the guest with that id, a new one if there is none.
 func (r *runner) guest(id string) *guestWatch {
 	g := r.guests[id]

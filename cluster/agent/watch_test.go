@@ -13,9 +13,9 @@ const mib = 1 << 20
 // watched is a guest of 1,000 MiB, measured once a second from a time on: what it has, and what of that it could still use.
 type watched struct {
 	guestWatch
-	at     time.Time
-	swap   int64
-	faults int64
+	at            time.Time
+	swap, swapOut int64
+	faults        int64
 }
 
 func (w *watched) sees(balloon, available int64, swap, faults int64) GuestNeed {
@@ -25,7 +25,7 @@ func (w *watched) sees(balloon, available int64, swap, faults int64) GuestNeed {
 	w.at = w.at.Add(time.Second)
 	w.swap, w.faults = w.swap+swap, w.faults+faults
 	s := hypervisor.Stats{Identity: hypervisor.Identity{VM: "a", Generation: 1}, At: w.at, Reported: w.at, Balloon: balloon * mib, Available: available * mib, Unused: available * mib,
-		SwapIn: w.swap, MajorFaults: w.faults}
+		SwapIn: w.swap, SwapOut: w.swapOut, MajorFaults: w.faults}
 	if available < 0 {
 		s.Reported, s.Available, s.Unused, s.SwapIn, s.MajorFaults = time.Time{}, hypervisor.Unknown, hypervisor.Unknown, hypervisor.Unknown, hypervisor.Unknown
 	}
@@ -113,6 +113,49 @@ func TestEmergencyGrantStepByStep(t *testing.T) {
 	w.at = onTheWay.At
 	if n := w.sees(450, 20, 0, 0); n.Raise == 0 { // the next report says the same
 		t.Fatalf("it is short of memory: %+v", n)
+	}
+}
+
+// A guest that takes memory faster than its host can follow gets more before it is short of it; one that takes it slowly, or has plenty left, does not.
+// It is not under memory pressure.
+func TestGuestThatOutrunsItsHost(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		available []int64 // MiB of 400, each second
+		swapOut   int64   // MiB, with the last
+		raise     int64
+	}{
+		{"jumps", []int64{200, 200, 130}, 0, 650},
+		{"jumps, with plenty left", []int64{350, 350, 290}, 0, 0},
+		{"takes it slowly", []int64{140, 130, 120}, 0, 0},
+		{"gives back", []int64{100, 100, 180}, 0, 0},
+		{"has stopped", []int64{300, 130, 130}, 0, 0},
+		{"swaps out instead", []int64{60, 60, 60}, 30, 650},
+	} {
+		w := watched{guestWatch: guestWatch{step: time.Minute}}
+		var n GuestNeed
+		for i, left := range c.available {
+			if i == len(c.available)-1 {
+				w.swapOut = c.swapOut * mib
+			}
+			if i == 0 {
+				w.sees(400, left, 0, 0)
+				continue
+			}
+			n = w.sees(400, left, 0, 0)
+		}
+		if c.name == "has stopped" { // its jump gave it more, which it keeps for a while
+			if n.Raise != 0 || n.MinBalloon == 0 {
+				t.Errorf("%s: %+v", c.name, n)
+			}
+			continue
+		}
+		if n.Raise != c.raise*mib || w.report().Pressure != "" {
+			t.Errorf("%s: raised to %d MiB, want %d: %+v, %q", c.name, n.Raise/mib, c.raise, n, w.report().Pressure)
+		}
+		if c.raise > 0 && n.Enough != 0 {
+			t.Errorf("%s: %d MiB are enough for a guest that takes more", c.name, n.Enough/mib)
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package leader
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 
 	"evenkeel/cluster/scheduler/admission"
@@ -48,9 +47,8 @@ func Explain(v *View, vc state.VC) Explanation {
 		if tenant, _ := state.SplitName(vc.Name); suspended(v.Snapshot, tenant) {
 			say("tenant %s is suspended: nothing of it starts", tenant)
 		}
-		v.fill()
-		env := v.withMargin(placement.Env{Now: v.now, NewID: func() string { return "" }, Pools: poolsOf(v.live),
-			Lists: listerOf(maps.All(v.live))})
+		reports := &v.term.reports
+		env := v.withMargin(placement.Env{Now: v.now, NewID: func() string { return "" }, Pools: reports.pools(), Lists: listerOf(reports.each)})
 		out.Decision = admission.Consider(v.Snapshot, vc, env)
 		if h := env.Head; h != nil && h.VC == vc.ID {
 			say("room on %d hosts is kept for it from %s on, by when %d virtual clusters there are to have ended%s", len(h.Hosts), h.At.Format("2006-01-02 15:04:05 MST"), len(h.Ends), ownOf(v.Snapshot, vc.Name, h.Ends))

@@ -8,6 +8,7 @@ import (
 
 	"evenkeel/cluster/agent"
 	"evenkeel/cluster/lease"
+	"evenkeel/cluster/state"
 )
 
 // HostStats are what only the leader knows of a host, for monitoring.
@@ -152,17 +153,16 @@ func (c *Service) HostStats(v *View) map[string]HostStats {
 // from before a VM left it proves nothing.
 func (c *Service) Duplicates(v *View) []string {
 	where := map[string][]agent.Sample{}
-	v.fill()
-	for host, live := range v.live {
-		if v.leases[host].state != "held" {
-			continue
-		}
-		for id, s := range live.VMs {
-			if s.State == "running" {
-				where[id] = append(where[id], s)
+	v.EachHost(func(h *state.Host) bool {
+		if live := v.host(h.Name); live.lease == "held" {
+			for id, s := range live.VMs {
+				if s.State == "running" {
+					where[id] = append(where[id], s)
+				}
 			}
 		}
-	}
+		return true
+	})
 	f := &c.current.Load().duplicates
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -2,7 +2,6 @@ package leader
 
 import (
 	"iter"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -116,13 +115,6 @@ func (l *liveReports) of(host string) (HostLive, bool) {
 	defer l.mu.Unlock()
 	live, reported := l.hosts[host]
 	return live, reported
-}
-
-// all returns what hosts reported last.
-func (l *liveReports) all() map[string]HostLive {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return maps.Clone(l.hosts)
 }
 
 // hypervisor returns what a host reported last of its hypervisor.

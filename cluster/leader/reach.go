@@ -63,14 +63,14 @@ func nextPeers(all []agent.Peer, q agent.PeersWanted) agent.Peers {
 // MissingRoutes returns the hosts that cannot send VMs to others, as their agents report it, in sentences; equal causes once.
 // Reports of, and about, hosts that are silent do not count.
 func (v *View) MissingRoutes() []moves.MissingRoute {
-	v.fill()
 	routes := moves.Routes{}
 	for _, h := range v.Hosts() {
-		if v.unavailable[h.Name] != "" || h.Lost.Proof != "" {
+		live := v.host(h.Name)
+		if live.unavailable != "" || h.Lost.Proof != "" {
 			continue
 		}
-		for _, n := range v.live[h.Name].MissingRoutes {
-			if to, ok := v.Host(n.To); n.To != "" && (!ok || v.unavailable[n.To] != "" || to.Lost.Proof != "") {
+		for _, n := range live.MissingRoutes {
+			if to, ok := v.Host(n.To); n.To != "" && (!ok || v.host(n.To).unavailable != "" || to.Lost.Proof != "") {
 				continue
 			}
 			if routes[h.Name] == nil {

@@ -46,8 +46,7 @@ func (v *View) MigrationView(m state.Migration) MigrationView {
 	if m.State != state.MigrationRunning {
 		return out
 	}
-	v.fill()
-	for _, p := range v.live[m.From].Moves {
+	for _, p := range v.host(m.From).Moves {
 		if p.Move == m.Open && p.VM == m.VM {
 			out.Live = &p
 			out.BytesMoved = max(out.BytesMoved, p.Bytes)

@@ -182,38 +182,12 @@ func (c *Service) View(ctx context.Context, stale bool) (*View, error) {
 		}
 	}
 	t := c.current.Load()
-	v := &View{Snapshot: c.o.State.Snapshot(), now: c.o.Now(), Leader: c.o.Log.Leader()}
-	v.syncedUpTo = func(host string) uint64 {
-		live, _ := t.reports.of(host)
-		return live.Synced
-	}
-	v.fill = sync.OnceFunc(func() { t.fill(v) })
+	v := &View{Snapshot: c.o.State.Snapshot(), hosts: map[string]hostLook{}, term: t, now: c.o.Now(), Leader: c.o.Log.Leader()}
+	v.availability = sync.OnceValue(t.admissionMargin.reported)
 	v.Late = sync.OnceValue(c.Late)
 	v.blockers, v.recommendations, v.period = t.drains.Blockers, sync.OnceValue(t.rightsizing.Recommendations), c.o.Period
 	v.withMargin = func(env placement.Env) placement.Env { return t.withMargin(v.Snapshot, env) }
 	return v, nil
-}
-
-// fill adds to a view what agents reported.
-func (t *term) fill(v *View) {
-	v.live, v.leases = t.reports.all(), map[string]leaseView{}
-	v.unavailable, v.availability = t.failover.Unavailable(v.Snapshot), t.admissionMargin.reported()
-	v.EachHost(func(h *state.Host) bool {
-		ago, renewed := t.failover.Heard(h.Name)
-		leased := t.c.o.Lease
-		switch {
-		case h.Lost.Proof != "":
-			v.leases[h.Name] = leaseView{"lost", -1}
-		case !renewed && ago < leased:
-		case !renewed:
-			v.leases[h.Name] = leaseView{"over", -1}
-		case ago < leased:
-			v.leases[h.Name] = leaseView{"held", ago}
-		default:
-			v.leases[h.Name] = leaseView{"over", ago}
-		}
-		return true
-	})
 }
 
 // Index is the log index up to which this server has applied the log.

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -73,30 +74,72 @@ func (h Hang) Text(now time.Time) string {
 // index, and the live figures beside it.
 type View struct {
 	*state.Snapshot
-	// fill the three maps below before they are read: with many hosts they cost more than most answers need.
-	fill        func()
-	syncedUpTo  func(host string) uint64 // HostLive.Synced
-	live        map[string]HostLive
-	leases      map[string]leaseView
-	unavailable map[string]string
-	now         time.Time
-	period      time.Duration // Options.Period
+	// hosts are those that were looked at, once each: with many hosts all of them cost more than most answers need.
+	hosts  map[string]hostLook
+	term   *term
+	now    time.Time
+	period time.Duration // Options.Period
 	// blockers that were found last of a host that is emptied.
 	blockers func(host string) []Blocker
 	// recommendations is what was found last of what VMs need, by their ids.
 	recommendations func() map[string]rightsizing.Recommendation
 	// withMargin adds the margin by which new VMs are placed where needs are estimated, and the availability that hosts report.
 	withMargin   func(placement.Env) placement.Env
-	availability map[string]placement.HostAvailability
+	availability func() map[string]placement.HostAvailability
 	// Late is what waits for too long, as far as this server knows.
 	Late func() []waits.Late
 	// Leader is the name of the server that leads.
 	Leader string
 }
 
-type leaseView struct {
-	state string
-	heard time.Duration
+// hostLook is what this server knows of a host beside the state.
+type hostLook struct {
+	HostLive
+	reported    bool
+	lease       string        // HostView.Lease; "": it may yet be renewed in this term
+	heard       time.Duration // HostView.Heard
+	unavailable string        // why nothing may be decided for it now; "": it may
+}
+
+// host looks at a host. It is for one goroutine, as a view is.
+func (v *View) host(name string) hostLook {
+	seen, ok := v.hosts[name]
+	if !ok {
+		seen = v.term.look(v.Snapshot, name)
+		v.hosts[name] = seen
+	}
+	return seen
+}
+
+// look returns what this server knows of a host beside the state.
+func (t *term) look(s *state.Snapshot, name string) hostLook {
+	out := hostLook{heard: -1, unavailable: t.unavailable(s, name)}
+	out.HostLive, out.reported = t.reports.of(name)
+	h, ok := s.Host(name)
+	if !ok {
+		return out
+	}
+	ago, renewed := t.failover.Heard(name)
+	switch leased := t.c.o.Lease; {
+	case h.Lost.Proof != "":
+		out.lease = "lost"
+	case !renewed && ago >= leased:
+		out.lease = "over"
+	case !renewed:
+	case ago < leased:
+		out.lease, out.heard = "held", ago
+	default:
+		out.lease, out.heard = "over", ago
+	}
+	return out
+}
+
+// unavailable returns why nothing may be decided for a host of the state now; "": it may.
+func (t *term) unavailable(s *state.Snapshot, host string) string {
+	if _, ok := s.Host(host); !ok {
+		return ""
+	}
+	return t.failover.WhyUnavailable(s, host)
 }
 
 // VMView is a VM with its live figures, for users.
@@ -185,16 +228,14 @@ func (v *View) VMView(vm state.VM) VMView {
 		out.Allocation, out.Yield = g.Allocation, g.Yield()
 	}
 	if vm.Phase != state.Running || vm.MovingTo != "" {
-		v.fill()
-		if w, waits := waits.OfVM(v.Snapshot, &vm, v.unavailable); waits && w.Reason != "" {
+		if w, waits := waits.OfVM(v.Snapshot, &vm, func(host string) string { return v.host(host).unavailable }); waits && w.Reason != "" {
 			out.Reason = w.Reason
 		}
 	}
 	if !vm.ConsumesResources() {
 		return out
 	}
-	v.fill()
-	live := v.live[vm.Host]
+	live := v.host(vm.Host)
 	for _, i := range live.Running {
 		if i.VM == vm.ID && i.Name != "" {
 			out.Domain = i.Name
@@ -217,27 +258,27 @@ func (v *View) VMView(vm state.VM) VMView {
 
 // unreported says whether a VM ran when its host last reported, and the host cannot report now.
 func (v *View) unreported(vm *state.VM) bool {
-	v.fill()
-	return vm.Phase == state.Running && (!v.live[vm.Host].Reach || v.leases[vm.Host].state == "over")
+	if vm.Phase != state.Running {
+		return false
+	}
+	h := v.host(vm.Host)
+	return !h.Reach || h.lease == "over"
 }
 
 // HostView returns a host with its live figures.
 func (v *View) HostView(h state.Host) HostView {
-	v.fill()
-	out := HostView{Host: h, State: "ready", Lease: "unknown", Heard: -1}
-	if l, ok := v.leases[h.Name]; ok {
-		out.Lease, out.Heard = l.state, l.heard
-	}
+	live := v.host(h.Name)
+	out := HostView{Host: h, State: "ready", Lease: cmp.Or(live.lease, "unknown"), Heard: live.heard}
 	load := v.LoadOf(h.Name)
 	out.Allocated, out.VMs = state.Resources{CPU: load.CPU, Memory: load.Memory}, load.VMs
-	live, seen := v.live[h.Name]
 	for _, s := range live.VMs {
 		out.Used.CPU += s.Used
 		out.Used.Memory += s.Resident
 	}
 	out.Pressure, out.BootedAt = live.Pressure, live.Booted
-	if w, reported := v.availability[h.Name]; reported {
-		out.Availability = &HostAvailability{HostAvailability: w, Ignored: placement.Env{Now: v.now.UTC(), Availability: v.availability, Period: v.period}.Ignored(v.Snapshot, h.Name)}
+	all := v.availability()
+	if w, reported := all[h.Name]; reported {
+		out.Availability = &HostAvailability{HostAvailability: w, Ignored: placement.Env{Now: v.now.UTC(), Availability: all, Period: v.period}.Ignored(v.Snapshot, h.Name)}
 	}
 	out.Unmanaged, out.Synced, out.Error = live.Unmanaged, v.synced(h.Name), live.Error
 	for _, i := range live.Running {
@@ -255,8 +296,8 @@ func (v *View) HostView(h state.Host) HostView {
 	case h.Lost.Proof != "":
 		out.State, out.Error = "lost", h.Lost.Text
 	case out.Lease == "over":
-		out.State, out.Error = "unreachable", v.unavailable[h.Name]
-	case !seen:
+		out.State, out.Error = "unreachable", live.unavailable
+	case !live.reported:
 		out.State = "unknown"
 	case !live.Reach:
 		out.State = "unreachable"
@@ -278,8 +319,7 @@ func (v *View) VCView(vc state.VC) VCView {
 		}
 		out.Unknown++
 		host := vms[i].Host
-		_, seen := v.live[host]
-		if (seen || v.leases[host].state == "over") && !slices.Contains(silent, host) {
+		if h := v.host(host); (h.reported || h.lease == "over") && !slices.Contains(silent, host) {
 			silent = append(silent, host)
 		}
 	}
@@ -332,7 +372,7 @@ func viewOf(vc state.VC, vms []state.VM, set state.RightsizingSettings) VCView {
 // synced is the log index up to which the desired state is in force on a host. An agent reports the index at which its own part
 // of the state last changed.
 func (v *View) synced(host string) uint64 {
-	synced := v.syncedUpTo(host)
+	synced := v.host(host).Synced
 	if h, ok := v.Host(host); ok && synced > 0 && synced >= h.Version {
 		return v.Index()
 	}

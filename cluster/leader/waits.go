@@ -33,7 +33,7 @@ func (c *Service) Late() []waits.Late {
 		return nil
 	}
 	t, s := c.current.Load(), c.o.State.Snapshot()
-	all := waits.Of(s, t.failover.Unavailable(s))
+	all := waits.Of(s, func(host string) string { return t.unavailable(s, host) })
 	t.waiting.mu.Lock()
 	defer t.waiting.mu.Unlock()
 	return t.waiting.tracker.Evaluate(c.o.Now(), all)

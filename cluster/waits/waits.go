@@ -53,12 +53,12 @@ type Wait struct {
 	Reason string // "" = none is known
 }
 
-// Of returns all that waits in the cluster, and why. out are the hosts that do not answer, and why.
-func Of(s *state.Snapshot, out map[string]string) []Wait {
+// Of returns all that waits in the cluster, and why. unavailable says why nothing may be decided for a host now; "": it may.
+func Of(s *state.Snapshot, unavailable func(host string) string) []Wait {
 	var all []Wait
 	blocked := freeze(s)
 	s.EachVM(func(vm *state.VM) bool {
-		if w, waits := OfVM(s, vm, out); waits {
+		if w, waits := OfVM(s, vm, unavailable); waits {
 			all = append(all, w)
 		}
 		return true
@@ -92,7 +92,7 @@ func Of(s *state.Snapshot, out map[string]string) []Wait {
 		}
 	}
 	s.EachHost(func(h *state.Host) bool {
-		w := Wait{ID: h.Name, Name: h.Name, Host: h.Name, Reason: cmp.Or(blocked, out[h.Name], h.Drain.Text)}
+		w := Wait{ID: h.Name, Name: h.Name, Host: h.Name, Reason: cmp.Or(blocked, unavailable(h.Name), h.Drain.Text)}
 		switch h.Drain.State {
 		case state.DrainRunning:
 			w.Rule = Draining
@@ -119,14 +119,14 @@ func freeze(s *state.Snapshot) string {
 }
 
 // OfVM says whether a VM waits, and why.
-func OfVM(s *state.Snapshot, vm *state.VM, out map[string]string) (Wait, bool) {
+func OfVM(s *state.Snapshot, vm *state.VM, unavailable func(host string) string) (Wait, bool) {
 	if vm.MovingTo == "" && (vm.Phase == state.Running && !vm.Order.Reset.Pending() || vm.Phase == state.Stopped || vm.Phase == state.Failed) {
 		return Wait{}, false
 	}
 	blocked := freeze(s)
 	w := Wait{ID: fmt.Sprintf("%s/%d", vm.ID, vm.Generation), Name: vm.Name, Host: vm.Host}
 	silent := func(host string) string {
-		if why := out[host]; why != "" {
+		if why := unavailable(host); why != "" {
 			return "host " + host + " " + why
 		}
 		return ""
@@ -158,7 +158,7 @@ func OfVM(s *state.Snapshot, vm *state.VM, out map[string]string) (Wait, bool) {
 	case vm.Phase == state.Stopping:
 		w.Rule, w.Reason = Stopping, cmp.Or(blocked, silent(vm.Host), vm.Reason)
 	case vm.Phase == state.Lost && vm.Goal == state.GoalRun:
-		w.Rule, w.Reason = Lost, cmp.Or(blocked, lost(s, vm, out))
+		w.Rule, w.Reason = Lost, cmp.Or(blocked, lost(s, vm, unavailable))
 	default:
 		return Wait{}, false
 	}
@@ -166,7 +166,7 @@ func OfVM(s *state.Snapshot, vm *state.VM, out map[string]string) (Wait, bool) {
 }
 
 // lost says why a VM that was lost with its host is not started.
-func lost(s *state.Snapshot, vm *state.VM, out map[string]string) string {
+func lost(s *state.Snapshot, vm *state.VM, unavailable func(host string) string) string {
 	vc, _ := s.VC(vm.VC)
 	h, known := s.Host(vm.Host)
 	switch {
@@ -176,8 +176,8 @@ func lost(s *state.Snapshot, vm *state.VM, out map[string]string) string {
 		return "its host " + vm.Host + " was removed"
 	case h.Lost.Proof != "":
 		return "it is bound to host " + vm.Host + ", which is lost: " + h.Lost.Text
-	case out[vm.Host] != "":
-		return "it is bound to host " + vm.Host + ", which " + out[vm.Host]
+	case unavailable(vm.Host) != "":
+		return "it is bound to host " + vm.Host + ", which " + unavailable(vm.Host)
 	}
 	return cmp.Or(vc.Decision.Summary, vm.Reason)
 }

@@ -204,7 +204,7 @@ func TestHandedOver(t *testing.T) {
 		t.Helper()
 		s := store.Snapshot()
 		vm, _ := s.VM("m")
-		if w, waiting := waits.OfVM(s, &vm, out); !waiting || w.Rule != rule || w.Reason != reason {
+		if w, waiting := waits.OfVM(s, &vm, func(host string) string { return out[host] }); !waiting || w.Rule != rule || w.Reason != reason {
 			t.Errorf("it waits: %v, %+v; want the reason %q", waiting, w, reason)
 		}
 	}

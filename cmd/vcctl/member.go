@@ -49,6 +49,7 @@ func (t *tool) memberCommands() []*cli.Command {
 				"the cluster, port 7480 if it names none; of several, the first that answers is taken. The join token is read from\n" +
 				"standard input or a file, because every user of the machine can see a command line. Where vcctl has no configuration here yet, it leaves\n" +
 				"addresses and CA certificate in ~/.config/evenkeel, and with --token-file that token: then it works at once.\n\n" +
+				"It prints what the host lacks for VMs, as `vcd check` does, and keeps no host out for that. -o json has it as host.\n\n" +
 				"Example: vcctl cluster join --join-token-file token 192.0.2.11:7480",
 			Flags: []cli.Flag{socketFlag, &cli.StringFlag{Name: "join-token-file", Usage: "`FILE` with the join token, - for standard input", Value: "-"}},
 		},
@@ -98,7 +99,7 @@ func clusterInit(c *call) error {
 	shown.AdminToken = ""
 	return c.print(shown, func(bool) string {
 		return fmt.Sprintf("Cluster %s is made; %s is its first server, at %s.\nThe admin token is in %s. Let other hosts in with `vcctl cluster join-token`.\n",
-			a.Cluster, a.Name, a.Address, filepath.Join(dir, "admin.token"))
+			a.Cluster, a.Name, a.Address, filepath.Join(dir, "admin.token")) + missingText(a.Host)
 	})
 }
 

@@ -41,6 +41,10 @@ func TestWayAfterJoin(t *testing.T) {
 			t.Errorf("%s: says %q", c.name, text)
 		}
 	}
+	text := joinedText(v1.SetupAnswer{Host: []v1.HostFinding{{Check: "watchdog", Level: "warning", Text: "there is none", Mend: "a page"}, {Check: "swap", Level: "problem", Text: "none"}}}, wayWhole)
+	if want := "warning  watchdog     there is none\n                      -> a page\nproblem  swap         none\n"; !strings.HasSuffix(text, "says it again):\n"+want) {
+		t.Errorf("of a host that lacks something: %q", text)
+	}
 	for name, want := range map[string]string{"open/config.yaml": "address: https://192.0.2.1:7480,https://192.0.2.2:7480\ncacert: ca.pem\n", "open/ca.pem": "CA",
 		"whole/config.yaml": "address: https://192.0.2.1:7480,https://192.0.2.2:7480\ncacert: ca.pem\ntokenFile: token\n", "whole/ca.pem": "CA", "whole/token": "secret\n"} {
 		got, err := os.ReadFile(filepath.Join(dir, name))

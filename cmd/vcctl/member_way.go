@@ -69,5 +69,21 @@ func joinedText(a v1.SetupAnswer, kept way) string {
 	case wayNone:
 		text += "vcctl on this host has no access yet: copy ~/.config/evenkeel (config.yaml, ca.pem and a token) from a host where it has.\n"
 	}
-	return text
+	return text + missingText(a.Host)
+}
+
+// missingText says what a host lacks, and the command that mends it; "" if it lacks nothing.
+func missingText(host []v1.HostFinding) string {
+	if len(host) == 0 {
+		return ""
+	}
+	var text strings.Builder
+	text.WriteString("This host lacks (`vcd check` says it again):\n")
+	for _, f := range host {
+		fmt.Fprintf(&text, "%-8s %-12s %s\n", f.Level, f.Check, f.Text)
+		if f.Mend != "" {
+			fmt.Fprintf(&text, "%-8s %-12s -> %s\n", "", "", f.Mend)
+		}
+	}
+	return text.String()
 }

@@ -33,7 +33,7 @@ func TestCheckWithoutLibvirt(t *testing.T) {
 }
 
 func TestCheckUsage(t *testing.T) {
-	for _, args := range [][]string{{"more"}, {"--output", "yaml"}} {
+	for _, args := range [][]string{{"more"}, {"--output", "yaml"}, {"--config", "/none/vcd.yaml"}} {
 		var out, errs bytes.Buffer
 		if status := run(t.Context(), append([]string{"vcd", "check"}, args...), &out, &errs); status != 2 || out.Len() > 0 {
 			t.Errorf("%q: status %d, %s", args, status, out.String())

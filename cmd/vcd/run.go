@@ -407,7 +407,7 @@ func (d *memberDaemon) Init(ctx context.Context, q v1.SetupInit) (v1.SetupAnswer
 	if err != nil {
 		return v1.SetupAnswer{}, err
 	}
-	return v1.SetupAnswer{SetupState: d.State(), AdminToken: token, CA: string(ca)}, nil
+	return v1.SetupAnswer{SetupState: d.State(), AdminToken: token, CA: string(ca), Host: d.missing(ctx)}, nil
 }
 
 // caFile has the CA's certificate of the cluster.
@@ -449,7 +449,7 @@ func (d *memberDaemon) Join(ctx context.Context, q v1.SetupJoin) (v1.SetupAnswer
 	if err != nil {
 		return v1.SetupAnswer{}, err
 	}
-	return v1.SetupAnswer{SetupState: d.State(), CA: string(ca)}, nil
+	return v1.SetupAnswer{SetupState: d.State(), CA: string(ca), Host: d.missing(ctx)}, nil
 }
 
 // certified says what is wrong with a certificate of the operator's own PKI that names another member than this host.

@@ -220,13 +220,16 @@ func interval(freq string, n int) string {
 	return fmt.Sprintf("FREQ=%s;INTERVAL=%d", freq, n)
 }
 
-// rounded is the anchor on the minute, or on 5, 15, 30 or 60 minutes where runs begin about then.
+// rounded is the anchor on the minute, of short periods on the half minute, or on 5, 15, 30 or 60 minutes where runs begin about then.
 func (p Pattern) rounded() time.Time {
 	near := time.Duration(1.5 * p.CV * float64(p.Period))
 	for _, step := range []time.Duration{time.Hour, 30 * time.Minute, 15 * time.Minute, 5 * time.Minute} {
 		if to := p.Anchor.Round(step); p.Period%step == 0 && to.Sub(p.Anchor).Abs() <= max(near, 30*time.Second) && step > 2*near {
 			return to
 		}
+	}
+	if p.Period < 10*time.Minute { // it comes again so soon that half a minute counts
+		return p.Anchor.Round(30 * time.Second)
 	}
 	return p.Anchor.Round(time.Minute)
 }

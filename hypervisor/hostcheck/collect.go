@@ -3,13 +3,13 @@ package hostcheck
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,24 +19,30 @@ import (
 // StorageDir is where libvirt keeps disks by default.
 const StorageDir = "/var/lib/libvirt/images"
 
-// keys are the files of docs/how-to/set-up-live-migration.md.
-var keys = []string{
-	"/etc/pki/CA/cacert.pem",
-	"/etc/pki/libvirt/clientcert.pem", "/etc/pki/libvirt/private/clientkey.pem",
-	"/etc/pki/libvirt/servercert.pem", "/etc/pki/libvirt/private/serverkey.pem",
-	"/etc/pki/qemu/ca-cert.pem", "/etc/pki/qemu/client-cert.pem", "/etc/pki/qemu/server-cert.pem",
-}
-
 // Libvirt is the libvirt of the machine, if it answers.
 type Libvirt interface {
 	Capacity(context.Context) (hypervisor.Capacity, error)
 	ReportsPages(context.Context) (bool, error)
 }
 
-// Collect reads the machine whose files are below root: "/" but in tests. down says why libvirt does not answer; h may then be nil.
-func Collect(ctx context.Context, root string, h Libvirt, down error) Facts {
+// Machine is what is looked at.
+type Machine struct {
+	Root       string  // its files are below that: "/" but in tests
+	Libvirt    Libvirt // may be nil where Down is not
+	Down       error   // why libvirt does not answer
+	Emulation  bool    // VMs are not to use KVM: none is booted
+	MigrateURI string  // where other hosts reach its libvirt; "" is by TLS, with the usual files
+}
+
+// Collect reads a machine.
+func Collect(ctx context.Context, m Machine) Facts {
+	root, h, down := m.Root, m.Libvirt, m.Down
 	f := Facts{KVM: text(usableKVM(filepath.Join(root, "dev/kvm"))), StorageFree: -1}
+	if f.Emulation = m.Emulation; f.KVM == "" && !m.Emulation {
+		f.Boot = bootKernel(ctx, root)
+	}
 	f.readFiles(root)
+	f.Moves = moves(reader(root), m.MigrateURI, time.Now())
 	var t unix.Timex
 	if state, err := unix.Adjtimex(&t); err == nil {
 		f.ClockSynced = state != unix.TIME_ERROR
@@ -58,10 +64,7 @@ func Collect(ctx context.Context, root string, h Libvirt, down error) Facts {
 
 // readFiles fills in what files below root say.
 func (f *Facts) readFiles(root string) {
-	in := func(path string) string {
-		b, _ := os.ReadFile(filepath.Join(root, path))
-		return strings.TrimSpace(string(b))
-	}
+	in := reader(root)
 	cpu := strings.Fields(in("proc/cpuinfo"))
 	f.Virtual = slices.Contains(cpu, "vmx") || slices.Contains(cpu, "svm")
 
@@ -78,11 +81,6 @@ func (f *Facts) readFiles(root string) {
 		}
 	}
 	f.Watchdog, f.NoWayOut = in("sys/class/watchdog/watchdog0/identity"), in("sys/class/watchdog/watchdog0/nowayout") == "1"
-	for _, k := range keys {
-		if _, err := os.Stat(filepath.Join(root, k)); errors.Is(err, os.ErrNotExist) {
-			f.MissingKeys = append(f.MissingKeys, k)
-		}
-	}
 	f.Confined = in("sys/module/apparmor/parameters/enabled") == "Y" || in("sys/fs/selinux/enforce") == "1"
 	memory := meminfo(in("proc/meminfo"))
 	f.SwapTotal, f.HugePagesSize = memory["SwapTotal"], memory["Hugetlb"]

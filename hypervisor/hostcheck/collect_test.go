@@ -33,7 +33,7 @@ func (d daemon) Capacity(context.Context) (hypervisor.Capacity, error) {
 func (d daemon) ReportsPages(context.Context) (bool, error) { return true, nil }
 
 func TestCollect(t *testing.T) {
-	f := Collect(t.Context(), machine(t, map[string]string{
+	f := Collect(t.Context(), Machine{Libvirt: daemon{}, Root: machine(t, map[string]string{
 		"proc/cpuinfo":                             "processor\t: 0\nflags\t\t: fpu svm lm\n",
 		"proc/meminfo":                             "MemTotal:  2048 kB\nSwapTotal:  1024 kB\nHugePages_Total:  3\nHugetlb:  4096 kB\n",
 		"sys/fs/cgroup/cgroup.controllers":         "cpuset cpu io memory\n",
@@ -44,11 +44,11 @@ func TestCollect(t *testing.T) {
 		"sys/devices/system/node/node1/cpulist":    "1\n",
 		"etc/pki/CA/cacert.pem":                    "x",
 		"var/lib/libvirt/images/an-image/of.qcow2": "x",
-	}), daemon{}, nil)
+	})})
 	if !f.Virtual || f.Cgroup != 2 || !slices.Contains(f.Controllers, "memory") || f.Watchdog != "i6300ESB timer" || !f.NoWayOut || !f.Confined {
 		t.Errorf("%+v", f)
 	}
-	if f.SwapTotal != 1<<20 || f.HugePagesSize != 4<<20 || f.NUMANodes != 2 || f.StorageFree < 0 || len(f.MissingKeys) != len(keys)-1 {
+	if f.SwapTotal != 1<<20 || f.HugePagesSize != 4<<20 || f.NUMANodes != 2 || f.StorageFree < 0 || len(f.Moves.Missing) != 9 {
 		t.Errorf("%+v", f)
 	}
 	if f.Libvirt != "" || !f.LibvirtKVM || !f.ReportsPages || !strings.Contains(f.KVM, "no such file") {
@@ -57,11 +57,11 @@ func TestCollect(t *testing.T) {
 }
 
 func TestCollectWithout(t *testing.T) {
-	f := Collect(t.Context(), machine(t, map[string]string{"sys/fs/cgroup/cpu/cgroup.procs": "1\n"}), nil, errors.New("refused"))
+	f := Collect(t.Context(), Machine{Root: machine(t, map[string]string{"sys/fs/cgroup/cpu/cgroup.procs": "1\n"}), Down: errors.New("refused")})
 	if f.Cgroup != 1 || !slices.Equal(f.Controllers, []string{"cpu"}) || f.Libvirt != "refused" || f.StorageFree != -1 || f.Watchdog != "" {
 		t.Errorf("%+v", f)
 	}
-	if f := Collect(t.Context(), t.TempDir(), daemon{errors.New("hangs")}, nil); f.Cgroup != 0 || f.Libvirt != "hangs" || f.Software != "" {
+	if f := Collect(t.Context(), Machine{Root: t.TempDir(), Libvirt: daemon{errors.New("hangs")}}); f.Cgroup != 0 || f.Libvirt != "hangs" || f.Software != "" {
 		t.Errorf("%+v", f)
 	}
 }

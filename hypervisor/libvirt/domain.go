@@ -26,7 +26,7 @@ const (
 const agentChannel = "org.qemu.guest_agent.0"
 
 // statsPeriod is how often, in seconds, the guest's balloon driver reports.
-const statsPeriod = 2
+const statsPeriod = 1
 
 // parts are the things outside libvirt's definition that a VM is made of.
 type parts struct {

@@ -66,9 +66,9 @@ func (g *guestReport) left(reported, balloon int64) int64 {
 	return min(balloon, max(0, reported+balloon-g.balloon))
 }
 
-// reportsFor is how long a guest's report counts: 30 times as long as it is asked to let pass between two, for a guest with
+// reportsFor is how long a guest's report counts: 60 times as long as it is asked to let pass between two, for a guest with
 // little CPU.
-const reportsFor = 30 * statsPeriod * time.Second
+const reportsFor = 60 * statsPeriod * time.Second
 
 var noReport = guestReport{unused: hypervisor.Unknown, available: hypervisor.Unknown,
 	swapIn: hypervisor.Unknown, swapOut: hypervisor.Unknown, majorFaults: hypervisor.Unknown}

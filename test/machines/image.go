@@ -12,19 +12,23 @@ import (
 
 // Image is what image.sh made, and the QEMU that boots it.
 type Image struct {
+	Release string   // of Debian
 	Dir     string   // of image.sh
 	QEMU    []string // the program, and where it finds its firmware
 	Version string   // of QEMU
 	inputs  string
 }
 
-// FindImage finds the image and QEMU below build of the repository at root. EVENKEEL_QEMU names another tree with a
+// Reference is the release of Debian that machines have unless EVENKEEL_MACHINE names another.
+const Reference = "bookworm"
+
+// FindImage finds the image of a release and QEMU below build of the repository at root. EVENKEEL_QEMU names another tree with a
 // QEMU.
-func FindImage(ctx context.Context, root string) (Image, error) {
-	img := Image{Dir: filepath.Join(root, "build", "machines", "image")}
+func FindImage(ctx context.Context, root, release string) (Image, error) {
+	img := Image{Release: release, Dir: filepath.Join(root, "build", "machines", "image-"+release)}
 	inputs, err := os.ReadFile(filepath.Join(img.Dir, "inputs"))
 	if err != nil {
-		return img, fmt.Errorf("machine image: %w: run test/machines/image.sh", err)
+		return img, fmt.Errorf("machine image: %w: run test/machines/image.sh %s", err, release)
 	}
 	img.inputs = strings.TrimSpace(string(inputs))
 	tree := os.Getenv("EVENKEEL_QEMU")

@@ -1,7 +1,7 @@
 #!/bin/bash
-# image.sh [OUTDIR] makes the disk of the test machine: Debian 12 as a host of Evenkeel has it (systemd, its own kernel,
-# libvirt, QEMU, AppArmor), with sshd and the test guest in /srv/guest. OUTDIR is build/machines/image of this
-# repository unless another is named. It gets:
+# image.sh [RELEASE] makes the disk of the test machine: Debian as a host of Evenkeel has it (systemd, its own kernel,
+# libvirt, QEMU, AppArmor), with sshd and the test guest in /srv/guest. RELEASE is bookworm (Debian 12), the reference, unless
+# another is named, such as trixie (Debian 13). build/machines/image-RELEASE of this repository gets:
 #   disk.qcow2, vmlinuz, initrd.img   the disk, and the kernel on it, which QEMU boots directly
 #   key                               root's key for ssh
 #   packages                          the versions of what is installed
@@ -9,12 +9,13 @@
 #
 # Evenkeel's own packages are not in it: tests install them, as an operator does.
 # It needs root, debootstrap, e2fsprogs, qemu-utils and openssh-client (scripts/setup.sh machines), and apt's archive of
-# bookworm. Status 3: that cannot be reached.
+# that release. Status 3: that cannot be reached.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 repo=$(cd "$here/../.." && pwd)
-out=${1:-$repo/build/machines/image}
+release=${1:-bookworm}
+out=$repo/build/machines/image-$release
 guest=${EVENKEEL_GUEST:-$repo/build/guest}
 PATH=$PATH:/usr/sbin:/sbin
 
@@ -27,7 +28,7 @@ exec 9>"$out.lock" # two at once take turns
 flock 9
 
 [[ -s $guest/vmlinuz && -s $guest/initrd.img ]] || die "no test guest in $guest; run make setup"
-inputs=$(cat "$here/image.sh" "$guest/vmlinuz" "$guest/initrd.img" | sha256sum | cut -d' ' -f1)
+inputs=$(echo "$release" | cat - "$here/image.sh" "$guest/vmlinuz" "$guest/initrd.img" | sha256sum | cut -d' ' -f1)
 if [[ $(cat "$out/inputs" 2>/dev/null) == "$inputs" ]]; then
 	echo "machine image is up to date: $out"
 	exit 0
@@ -36,7 +37,7 @@ fi
 for tool in debootstrap mkfs.ext4 qemu-img ssh-keygen; do
 	command -v "$tool" >/dev/null || die "$tool is missing; run scripts/setup.sh machines as root"
 done
-mirror=$("$repo/scripts/archive.sh" bookworm)
+mirror=$("$repo/scripts/archive.sh" "$release")
 
 packages=(
 	# libpam-systemd: what polkitd depends on, and debootstrap does not find by itself
@@ -50,11 +51,12 @@ packages=(
 )
 
 work=$(mktemp -d "$out.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf --one-file-system "$work"' EXIT
 root=$work/root
 (
 	IFS=,
-	debootstrap --variant=minbase --include="${packages[*]}" bookworm "$root" "$mirror"
+	# What it mounts is gone when it ends, however it ends: the clean-up must not remove files below another mount.
+	unshare --mount --propagation private debootstrap --variant=minbase --include="${packages[*]}" "$release" "$root" "$mirror"
 ) >"$work/log" 2>&1 || die "debootstrap: $(tail -n 5 "$work/log")"
 rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
 

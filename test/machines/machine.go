@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -22,13 +21,13 @@ import (
 // silence. qemu64, not max: a guest that inherits all that emulation offers stops in its kernel's set-up of the FPU.
 var devices = []string{
 	"-accel", "tcg,thread=multi", "-machine", "q35", "-cpu", "qemu64,+svm,+npt,+nx", "-smp", "2", "-m", "2048",
-	"-device", "i6300esb", "-action", "watchdog=reset", "-device", "virtio-rng-pci",
+	"-device", "i6300esb", "-action", "watchdog=reset", "-global", "ICH9-LPC.enable_tco=off", "-device", "virtio-rng-pci", // one watchdog, not that of the chipset as well
 	"-nodefaults", "-display", "none", "-no-user-config", "-rtc", "base=utc",
 }
 
 // cmdline is the kernel's. A CPU that runs a guest under emulated SVM and gets an NMI resets the machine. The kernel sends one to a
 // CPU that is late, as CPUs are on a busy computer: hence nothing that watches for that, and no khugepaged, which stalls others.
-const cmdline = "root=/dev/vda rw console=ttyS0 systemd.show_status=1 rcupdate.rcu_cpu_stall_suppress=1 nmi_watchdog=0 nosoftlockup transparent_hugepage=never"
+const cmdline = "root=/dev/vda rw console=ttyS0 systemd.show_status=1 rcupdate.rcu_cpu_stall_suppress=1 nmi_watchdog=0 nosoftlockup transparent_hugepage=never module_blacklist=iTCO_wdt"
 
 // Limits on no progress, in the machine's own time.
 const (
@@ -48,6 +47,7 @@ type Machine struct {
 
 	together []*Machine // those of its test, itself included; nil: it alone
 	hung     atomic.Bool
+	watched  atomic.Bool // a vcd was given its watchdog
 }
 
 // start starts QEMU with the disk of dir.
@@ -164,9 +164,19 @@ var errEmulator = errors.New("the emulator reset the machine, or it answers no m
 const tripleFault = "Triple fault"
 
 // lost says whether the machine, or another of its test, was reset by the emulator, or does not answer any more.
-func (m *Machine) lost() bool {
-	gone := func(m *Machine) bool { return m.reset() || m.hung.Load() }
-	return gone(m) || slices.ContainsFunc(m.together, gone)
+func (m *Machine) lost() bool { return m.loss() != "" }
+
+// loss says how the machine, or another of its test, was lost; "" if none was.
+func (m *Machine) loss() string {
+	for _, m := range append([]*Machine{m}, m.together...) {
+		if why := m.reset(); why != "" {
+			return why
+		}
+		if m.hung.Load() {
+			return "it answers no more"
+		}
+	}
+	return ""
 }
 
 // stopped says whether a machine in which something failed does not answer at all any more: its kernel takes no connection, or starts no process of sshd
@@ -185,12 +195,19 @@ func (m *Machine) stopped(ctx context.Context) bool {
 	return true
 }
 
-func (m *Machine) reset() bool {
+// reset says how the machine was reset by no fault of what was tested in it: by a triple fault, or by its watchdog though no vcd had been
+// given that. Nothing else in it opens the device. "" is no such reset.
+func (m *Machine) reset() string {
 	if len(m.Events("RESET")) == 0 {
-		return false
+		return ""
 	}
-	text, err := os.ReadFile(m.path("resets.log"))
-	return err == nil && bytes.Contains(text, []byte(tripleFault))
+	if len(m.Events("WATCHDOG")) > 0 && !m.watched.Load() {
+		return "its watchdog reset it, and no vcd had that"
+	}
+	if text, err := os.ReadFile(m.path("resets.log")); err == nil && bytes.Contains(text, []byte(tripleFault)) {
+		return "a triple fault reset it"
+	}
+	return ""
 }
 
 // Events are those of QEMU of that name, such as WATCHDOG and RESET; all of them if it is "".

@@ -23,6 +23,8 @@ func host(t *testing.T, m *Machine, s *site) {
 		"AppArmor":        {"cat /sys/module/apparmor/parameters/enabled", "Y"},
 		"WatchdogDevice":  {"cat /sys/class/watchdog/watchdog0/identity", "i6300ESB timer"},
 		"NoWayOut":        {"cat /sys/class/watchdog/watchdog0/nowayout", "0"},
+		"OneWatchdog":     {"ls /sys/class/watchdog", "watchdog0"},
+		"WatchdogIsFree":  {"cat /sys/class/watchdog/watchdog0/state; find /proc/[0-9]*/fd -lname '/dev/watchdog*' 2>/dev/null || true", "inactive"},
 	} {
 		check(t, m, name, func(t *testing.T) {
 			if got := do(t, m, "%s", want[0]); got != want[1] {

@@ -92,19 +92,22 @@ func TestCapsTable(t *testing.T) {
 
 func TestLost(t *testing.T) {
 	for _, tt := range []struct {
-		name, log string
-		events    []Event
-		hung      bool
-		want      bool
+		name, log     string
+		events        []Event
+		hung, watched bool
+		want          bool
 	}{
-		{"it runs", "CPU Reset (CPU 0)\n", nil, false, false},
-		{"its watchdog bit", "CPU Reset (CPU 0)\n", []Event{{Name: "WATCHDOG"}, {Name: "RESET"}}, false, false},
-		{"a triple fault", "CPU Reset (CPU 0)\nTriple fault\nCPU Reset (CPU 0)\n", []Event{{Name: "RESET"}}, false, true},
-		{"a triple fault after its watchdog", "Triple fault\n", []Event{{Name: "WATCHDOG"}, {Name: "RESET"}, {Name: "RESET"}}, false, true},
-		{"it answers no more", "CPU Reset (CPU 0)\n", nil, true, true},
+		{"it runs", "CPU Reset (CPU 0)\n", nil, false, true, false},
+		{"it was reset in another way", "CPU Reset (CPU 0)\n", []Event{{Name: "RESET"}}, false, false, false},
+		{"its watchdog bit", "CPU Reset (CPU 0)\n", []Event{{Name: "WATCHDOG"}, {Name: "RESET"}}, false, true, false},
+		{"its watchdog bit, and no vcd has it", "CPU Reset (CPU 0)\n", []Event{{Name: "WATCHDOG"}, {Name: "RESET"}}, false, false, true},
+		{"a triple fault", "CPU Reset (CPU 0)\nTriple fault\nCPU Reset (CPU 0)\n", []Event{{Name: "RESET"}}, false, true, true},
+		{"a triple fault after its watchdog", "Triple fault\n", []Event{{Name: "WATCHDOG"}, {Name: "RESET"}, {Name: "RESET"}}, false, true, true},
+		{"it answers no more", "CPU Reset (CPU 0)\n", nil, true, true, true},
 	} {
 		m := &Machine{dir: t.TempDir(), monitor: &monitor{events: tt.events}}
 		m.hung.Store(tt.hung)
+		m.watched.Store(tt.watched)
 		if err := os.WriteFile(m.path("resets.log"), []byte(tt.log), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -16,13 +16,13 @@ type Saved struct {
 }
 
 // Prepare finds the saved machine of an image in dir, or boots one, has ready run on it, and saves it. Saved machines of
-// other images are removed.
+// other images of its release are removed.
 func Prepare(ctx context.Context, img Image, dir string, ready func(context.Context, *Machine) error) (s Saved, made bool, err error) {
-	s = Saved{img, filepath.Join(dir, "saved-"+img.fingerprint())}
+	s = Saved{img, filepath.Join(dir, "saved-"+img.Release+"-"+img.fingerprint())}
 	if _, err := os.Stat(s.memory()); err == nil {
 		return s, false, nil
 	}
-	old, err := filepath.Glob(filepath.Join(dir, "saved-*"))
+	old, err := filepath.Glob(filepath.Join(dir, "saved-"+img.Release+"-*"))
 	for _, o := range old {
 		err = errors.Join(err, os.RemoveAll(o))
 	}

@@ -33,7 +33,7 @@ var theSite = sync.OnceValues(func() (*site, error) {
 	}
 	s := &site{root: root, tests: filepath.Join(root, "build", "machines", "inside.test")}
 	ctx := context.Background()
-	if s.img, err = FindImage(ctx, root); err != nil {
+	if s.img, err = FindImage(ctx, root, cmp.Or(os.Getenv("EVENKEEL_MACHINE"), Reference)); err != nil {
 		return nil, err
 	}
 	cmd := exec.Command("go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-tags", tags, "-o", s.tests, "evenkeel/test/machines/inside")
@@ -149,11 +149,15 @@ func together(t *testing.T, n int, on lan, test func(t *testing.T, all []*Machin
 		t.Skip("boots a whole machine under emulation, which takes minutes: make test-machines")
 	}
 	for attempt := 1; ; attempt++ {
-		reset, skipped := false, false
+		lost, skipped := "", false
 		t.Run("Machine", func(t *testing.T) {
 			var all []*Machine
 			// Before the clean-up, which removes the log that says so.
-			defer func() { reset, skipped = len(all) > 0 && all[0].lost(), t.Skipped() }()
+			defer func() {
+				if skipped = t.Skipped(); len(all) > 0 {
+					lost = all[0].loss()
+				}
+			}()
 			var s *site
 			for range n {
 				var m *Machine
@@ -166,19 +170,19 @@ func together(t *testing.T, n int, on lan, test func(t *testing.T, all []*Machin
 			test(t, all, s)
 			must(t, all[0], nil)
 		})
-		if !reset {
+		if lost == "" {
 			if skipped {
 				t.Fatal("a test in a machine was skipped, and no reset of the emulator was the reason")
 			}
 			return
 		}
 		again := attempt < attempts && !t.Failed()
-		report("%s: %v in attempt %d of %d; again: %v", t.Name(), errEmulator, attempt, attempts, again)
+		report("%s: the emulator lost the machine (%s) in attempt %d of %d; again: %v", t.Name(), lost, attempt, attempts, again)
 		tally.Lock()
 		tally.lost++
 		tally.Unlock()
 		if !again {
-			t.Fatalf("%v in attempt %d", errEmulator, attempt)
+			t.Fatalf("the emulator lost the machine (%s) in attempt %d", lost, attempt)
 		}
 	}
 }

@@ -35,6 +35,7 @@ func install(t *testing.T, m *Machine, s *site, config string) {
 	began := time.Now()
 	do(t, m, "apt-get install -q -y /srv/packages/*.deb")
 	report("%s: packages installed in %s", t.Name(), time.Since(began).Round(time.Second))
+	m.watched.Store(strings.Contains(config, "watchdog:"))
 	do(t, m, "cat >>/etc/evenkeel/vcd.yaml <<'END'\n%sEND", config)
 	do(t, m, "systemctl enable --now vcd")
 }
@@ -81,6 +82,13 @@ func ready(t *testing.T, m *Machine, vms int) {
 func TestVcd(t *testing.T) {
 	t.Run("Unit", func(t *testing.T) { fresh(t, unit) })
 	t.Run("Watchdog", func(t *testing.T) { fresh(t, watchdog) })
+	t.Run("NoWayOut", func(t *testing.T) {
+		if testing.Short() {
+			left(t, "DisarmingResets", short)
+			return
+		}
+		fresh(t, noWayOut)
+	})
 	t.Run("PowerCut", func(t *testing.T) {
 		if testing.Short() {
 			left(t, "BootsAgain", short)
@@ -93,32 +101,13 @@ func TestVcd(t *testing.T) {
 // unit goes through the life of vcd under its shipped unit: guests go on through all of it.
 func unit(t *testing.T, m *Machine, s *site) {
 	cluster(t, m, s)
+	hostCheck(t, m)
 	create(t, m, "web", 2, "")
 	ready(t, m, 2)
 	before := guests(t, m)
 	check(t, m, "KVMDomains", func(t *testing.T) {
 		if got := do(t, m, "for d in $(virsh -q list --name); do virsh dumpxml $d | grep -o \"<domain type='kvm'\"; done | wc -l"); got != "2" {
 			t.Errorf("%s domains of type kvm, want 2", got)
-		}
-	})
-	check(t, m, "HostCheck", func(t *testing.T) {
-		var report struct {
-			Findings []struct{ Check, Level, Text string } `json:"findings"`
-		}
-		text := do(t, m, "vcd check -o json || true")
-		if err := json.Unmarshal([]byte(text), &report); err != nil {
-			t.Fatalf("%v: %s", err, text)
-		}
-		levels := map[string]string{}
-		for _, f := range report.Findings {
-			levels[f.Check] = f.Level
-			t.Logf("%s: %s: %s", f.Level, f.Check, f.Text)
-		}
-		want := map[string]string{"kvm": "ok", "cgroups": "ok", "libvirt": "ok", "balloon": "ok", "watchdog": "ok", "confinement": "ok", "moves": "warning"}
-		for name, level := range want {
-			if levels[name] != level {
-				t.Errorf("vcd check says %q of %s, want %q: %s", levels[name], name, level, text)
-			}
 		}
 	})
 	check(t, m, "CapsInTheKernel", func(t *testing.T) {
@@ -175,6 +164,39 @@ func unit(t *testing.T, m *Machine, s *site) {
 	})
 }
 
+// hostCheck has vcd say what the host lacks. Its KVM boots a kernel, slower than hardware.
+func hostCheck(t *testing.T, m *Machine) {
+	check(t, m, "HostCheck", func(t *testing.T) {
+		var said struct {
+			Findings []struct{ Check, Level, Text string } `json:"findings"`
+			Facts    struct {
+				Boot struct {
+					Seconds float64 `json:"seconds"`
+				} `json:"boot"`
+			} `json:"facts"`
+		}
+		text := do(t, m, "vcd check -o json || true")
+		if err := json.Unmarshal([]byte(text), &said); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		levels := map[string]string{}
+		for _, f := range said.Findings {
+			levels[f.Check] = f.Level
+			t.Logf("%s: %s: %s", f.Level, f.Check, f.Text)
+		}
+		want := map[string]string{"cgroups": "ok", "libvirt": "ok", "balloon": "ok", "watchdog": "ok", "confinement": "ok", "moves": "warning"}
+		for name, level := range want {
+			if levels[name] != level {
+				t.Errorf("vcd check says %q of %s, want %q: %s", levels[name], name, level, text)
+			}
+		}
+		if levels["kvm"] == "problem" || said.Facts.Boot.Seconds <= 0 {
+			t.Errorf("vcd check booted no kernel with KVM: %s", text)
+		}
+		report("vcd check boots the machine's own kernel with KVM in %.1f s, and calls that %s", said.Facts.Boot.Seconds, levels["kvm"])
+	})
+}
+
 func always(t *testing.T, m *Machine, name string, f func(*testing.T)) { check(t, m, name, f) }
 
 // watchdog stops vcd while restartable VMs run: the device resets the machine.
@@ -214,6 +236,22 @@ func watchdog(t *testing.T, m *Machine, s *site) {
 			t.Errorf("after the restart it is armed with %v s", got)
 		}
 	})
+	inFull(t, m, "FencingDisabledForAnUpgrade", func(t *testing.T) {
+		before := guests(t, m)
+		do(t, m, "vcctl cluster fencing disable -m upgrade")
+		await(t, m, "the watchdog is disarmed", "cat /sys/class/watchdog/watchdog0/state", func(out string) bool { return out == "inactive" })
+		do(t, m, "systemctl stop vcd && sleep 20 && apt-get install -q -y --reinstall /srv/packages/evenkeel-vcd_*.deb && systemctl start vcd")
+		if n := len(m.Events("WATCHDOG")); n > 0 {
+			t.Fatal("the watchdog bit while fencing was disabled and vcd was stopped")
+		}
+		ready(t, m, 1)
+		goOn(t, m, before)
+		if got := do(t, m, "cat /sys/class/watchdog/watchdog0/state"); got != "inactive" {
+			t.Errorf("the device is %s after the upgrade, and fencing is disabled", got)
+		}
+		do(t, m, "vcctl cluster fencing enable")
+		await(t, m, "the watchdog is armed again", "cat /sys/class/watchdog/watchdog0/state", func(out string) bool { return out == "active" })
+	})
 	boot := do(t, m, "cat /proc/sys/kernel/random/boot_id")
 	bitten := check(t, m, "Bites", func(t *testing.T) {
 		do(t, m, "kill -STOP $(systemctl show --property MainPID --value vcd)")
@@ -245,6 +283,31 @@ func watchdog(t *testing.T, m *Machine, s *site) {
 			t.Errorf("VMs after the reset: %+v, %v; want one, of generation 2", list.Items, err)
 		}
 		report("the machine is up and the VM runs again %.0f s after the reset", time.Since(m.Events("RESET")[0].At).Seconds())
+	})
+}
+
+// noWayOut has a kernel that stops no watchdog: the host is reset when vcd disarms it, as vcd check and the documentation say.
+func noWayOut(t *testing.T, m *Machine, s *site) {
+	do(t, m, "modprobe -r i6300esb && modprobe i6300esb nowayout=1")
+	cluster(t, m, s)
+	check(t, m, "HostCheckWarns", func(t *testing.T) {
+		if got := do(t, m, "vcd check | grep ^warning.*watchdog"); !strings.Contains(got, "nowayout") {
+			t.Errorf("vcd check says %q", got)
+		}
+	})
+	create(t, m, "db", 1, "onHostLoss: restart\n")
+	await(t, m, "the watchdog is armed", "cat /sys/class/watchdog/watchdog0/state", func(out string) bool { return out == "active" })
+	check(t, m, "DisarmingResets", func(t *testing.T) {
+		do(t, m, "vcctl vc delete db --wait")
+		deleted := time.Now()
+		err := m.Until(t.Context(), 2*time.Minute, "the watchdog bites", func() string { return "" }, func() bool { return len(m.Events("WATCHDOG")) > 0 && len(m.Events("RESET")) > 0 })
+		must(t, m, err)
+		report("nowayout: the watchdog resets the machine %.1f s after its last restartable VM was deleted", m.Events("WATCHDOG")[0].At.Sub(deleted).Seconds())
+	})
+	check(t, m, "BootsAgain", func(t *testing.T) {
+		m.hangUp()
+		must(t, m, m.Ready(t.Context()))
+		await(t, m, "the host is ready without VMs", "vcctl host list -o json | grep -c '\"state\": *\"ready\"'; vcctl vm list -o json | grep -c '\"state\"' || true", func(out string) bool { return out == "1\n0" })
 	})
 }
 

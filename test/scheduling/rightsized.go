@@ -20,6 +20,8 @@ type Rightsized struct {
 	Last        rightsizing.Result
 	// MoveAway plans moves for a host that is short of memory; nil: no VM moves.
 	MoveAway func(rightsizing.Shortage, map[string]string) rightsizing.MovesAway
+	// Hangs are VMs, by name, whose hosts report nothing of them: they do not come to a stop.
+	Hangs map[string]bool
 }
 
 func NewRightsized(t TB, mode state.RightsizingMode, hosts ...string) *Rightsized {
@@ -98,7 +100,12 @@ func (c *Rightsized) Minute() rightsizing.Result {
 			c.Enact("preempt", plan)
 		}
 	}
-	c.CommitPlan()
+	for _, vm := range c.Snapshot().VMs() {
+		if !c.Hangs[vm.Name] {
+			c.Follow(vm)
+		}
+	}
+	c.Decide()
 	return c.Last
 }
 

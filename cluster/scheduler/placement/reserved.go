@@ -1,8 +1,8 @@
 package placement
 
 import (
-	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -136,7 +136,7 @@ func reserved(s *state.Snapshot, counts func(*state.Occurrence) bool, from, to t
 			for range g.Count {
 				if vm < len(o.Hosts) && (hosts == nil || hosts[o.Hosts[vm]]) {
 					h := o.Hosts[vm]
-					pieces[h] = append(pieces[h], piece{o.Start, o.End, need, g.Memory + overhead[h]})
+					pieces[h] = withPiece(pieces[h], piece{o.Start, o.End, need, g.Memory + overhead[h]})
 				}
 				vm++
 			}
@@ -179,20 +179,52 @@ func peakWithin(o *state.Occurrence, c *state.SignOff, needs []float64, from, to
 	return peak
 }
 
-// peakOf is the most that pieces take at one moment: at the start of one of them.
+// withPiece adds a piece. Those that follow one another and are of the same time, as VMs of an occurrence are, are one.
+func withPiece(all []piece, p piece) []piece {
+	if n := len(all); n > 0 && all[n-1].from.Equal(p.from) && all[n-1].to.Equal(p.to) {
+		all[n-1].cpu, all[n-1].memory = all[n-1].cpu+p.cpu, all[n-1].memory+p.memory
+		return all
+	}
+	return append(all, p)
+}
+
+// peakOf is the most that pieces take at one moment: at the start of one of them. It passes once over their begins and ends, in order of time.
 func peakOf(all []piece) (peak state.Resources) {
-	slices.SortFunc(all, func(a, b piece) int { return cmp.Or(a.from.Compare(b.from), a.to.Compare(b.to)) })
-	for _, at := range all {
-		var sum state.Resources
-		for _, p := range all {
-			if !p.from.After(at.from) && at.from.Before(p.to) {
-				sum.CPU, sum.Memory = sum.CPU+p.cpu, sum.Memory+p.memory
-			}
+	all = slices.DeleteFunc(all, func(p piece) bool { return !p.from.Before(p.to) })
+	ends := slices.Clone(all)
+	slices.SortFunc(all, func(a, b piece) int { return a.from.Compare(b.from) })
+	slices.SortFunc(ends, func(a, b piece) int { return a.to.Compare(b.to) })
+	var cpu compensated
+	var memory int64
+	gone := 0
+	for i, p := range all {
+		for ; gone < len(ends) && !ends[gone].to.After(p.from); gone++ {
+			cpu.add(-ends[gone].cpu)
+			memory -= ends[gone].memory
 		}
-		peak.CPU, peak.Memory = max(peak.CPU, sum.CPU), max(peak.Memory, sum.Memory)
+		cpu.add(p.cpu)
+		memory += p.memory
+		if i+1 == len(all) || all[i+1].from.After(p.from) {
+			peak.CPU, peak.Memory = max(peak.CPU, cpu.value()), max(peak.Memory, memory)
+		}
 	}
 	return peak
 }
+
+// compensated is a sum of which so much may be taken again: its error does not grow with what was added (Neumaier 1974).
+type compensated struct{ sum, lost float64 }
+
+func (c *compensated) add(x float64) {
+	t := c.sum + x
+	if math.Abs(c.sum) >= math.Abs(x) {
+		c.lost += (c.sum - t) + x
+	} else {
+		c.lost += (x - t) + c.sum
+	}
+	c.sum = t
+}
+
+func (c *compensated) value() float64 { return c.sum + c.lost }
 
 // Beside returns the problem with hosts that have less by what is reserved there, but no less than what runs there is sure of.
 func (p *Problem) Beside(reserved map[string]state.Resources) Problem {

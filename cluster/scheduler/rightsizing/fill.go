@@ -1,7 +1,6 @@
 package rightsizing
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -15,12 +14,14 @@ import (
 // decided now are fixed, and so are those of VCs whose needs are declared.
 func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in Observations, out *Result) {
 	p := &x.p
-	p.Hosts, p.Apps, p.Components, x.refs = p.Hosts[:0], p.Apps[:0], p.Components[:0], x.refs[:0]
+	p.Hosts, p.Apps, p.Components, x.refs, x.claimed = p.Hosts[:0], p.Apps[:0], p.Components[:0], x.refs[:0], x.claimed[:0]
+	stopping := map[string]time.Time{}
 	index, overhead := map[string]int{}, []float64{}
 	for _, h := range s.Hosts() {
 		index[h.Name] = len(p.Hosts)
-		free := h.Usable()
-		p.Hosts = append(p.Hosts, solver.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory - s.KeptMemory(h.Name))})
+		free, kept := h.Usable(), s.KeptMemory(h.Name)
+		p.Hosts = append(p.Hosts, solver.Host{Name: h.Name, CPU: free.CPU, Memory: float64(free.Memory - kept)})
+		x.claimed = append(x.claimed, float64(kept))
 		overhead = append(overhead, float64(h.VMOverhead))
 	}
 	vcs := s.VCs()
@@ -53,8 +54,18 @@ func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in O
 				if still {
 					c.Present.Memory = c.Charged
 					c.Need = c.Present
-					if i == 2 {
-						c.InUse = 1 // byte: it uses nothing here yet, and its move can wait
+					if c.Coming = i == 2; c.Coming { // its move can wait
+						x.claimed[at] += overhead[at]
+					}
+					if i == 0 && vm.Phase == state.Stopping {
+						since, known := x.stopping[vm.ID]
+						if !known {
+							since = in.Now
+						}
+						stopping[vm.ID] = since
+						if r.stops = in.Now.Sub(since) < stopsWithin; r.stops {
+							x.claimed[at] += overhead[at]
+						}
 					}
 					if v := x.vms[vm.ID]; v != nil && v.generation == vm.Generation {
 						v.seen = true
@@ -76,6 +87,7 @@ func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in O
 		x.app(fixed, true)
 		x.app(open, false)
 	}
+	x.stopping = stopping
 }
 
 // member is a VM with what is known of its group and virtual cluster. estimated: its needs are. granted is what it is sure of as one of a
@@ -418,85 +430,4 @@ func (x *Rightsizer) needs(s *state.Snapshot, in Observations, out *Result, may 
 		}
 		return true
 	})
-}
-
-// usedOn sums up, in bytes, what the VMs of a host use of its memory, what they leave idle, and the most that one of them may take back.
-func (x *Rightsizer) usedOn(host int) (inUse, idle, takesBack float64) {
-	for i := range x.p.Components {
-		c := &x.p.Components[i]
-		if c.Host != host {
-			continue
-		}
-		used := c.InUse
-		if used == 0 { // all that it has
-			used = c.Present.Memory
-		}
-		inUse, idle, takesBack = inUse+used, idle+max(0, c.Present.Memory-used), max(takesBack, c.Request.Memory-used)
-	}
-	return inUse, idle, takesBack
-}
-
-// memoryUsed says what the VMs of a host use of its memory, and what they leave idle, which is taken back before any of them is evicted.
-func (x *Rightsizer) memoryUsed(host int) string {
-	inUse, idle, _ := x.usedOn(host)
-	return fmt.Sprintf("; its VMs use %d MiB of %d MiB, and taking back the %d MiB that they leave idle is not enough", int64(inUse)>>20, int64(x.p.Hosts[host].Memory)>>20, int64(idle)>>20)
-}
-
-// preempt picks the VMs and VCs that are evicted for memory: those that were found for a while, or at once where a VM is short
-// of memory already.
-func (x *Rightsizer) preempt(in Observations, r *solver.Result, out *Result) {
-	underPressure, unserved := map[int]bool{}, map[int]bool{} // hosts with VMs under memory pressure, and with such that do not get what they need
-	unheard := map[int]bool{}                                 // hosts with VMs whose use this leader does not know yet
-	for i, ref := range x.refs {
-		if ref.rightsized < 0 {
-			continue
-		}
-		c, o, v := &x.p.Components[i], &r.Outcomes[i], &out.VMs[ref.rightsized]
-		sampled := x.sampled(in.VMs[ref.vm], in)
-		if !sampled && v.Excluded == notHeard {
-			unheard[c.Host] = true
-		}
-		if sampled && v.UnderPressure {
-			underPressure[c.Host] = true
-			unserved[c.Host] = unserved[c.Host] || o.Why == solver.NoRoom && o.Memory < c.InUse
-		}
-	}
-	now := map[string]time.Time{}
-	for i, ref := range x.refs {
-		o := r.Outcomes[i]
-		if o.Action != solver.Preempt || o.Why == solver.WithCore {
-			continue
-		}
-		c := x.p.Components[i]
-		if in.Unavailable[x.p.Hosts[c.Host].Name] != "" {
-			continue
-		}
-		if unheard[c.Host] && !underPressure[c.Host] { // the VMs not heard of count with all that they have, and may use less
-			continue
-		}
-		one := Preemption{VC: ref.vc, VM: ref.vm, Host: x.p.Hosts[c.Host].Name, Reason: r.Text(&x.p, i) + x.memoryUsed(c.Host)}
-		id := ref.vm
-		if !c.Elastic {
-			id, one.VM = ref.vc, ""
-			one.Reason = fmt.Sprintf("its core VM %s has no room: %s", out.VMs[ref.rightsized].Name, one.Reason)
-		}
-		since, known := x.lost[id]
-		if !known {
-			since = in.Now
-		}
-		wait := preemptAfter * x.Period
-		switch {
-		case o.Why == solver.NoReserve && !unserved[c.Host]: // no VM has less than it needs: it may pass
-			wait = rightsizeRest * x.Period
-		case o.Why != solver.NoReserve && underPressure[c.Host]:
-			wait = 0
-		}
-		if now[id] = since; in.Now.Sub(since) >= wait {
-			out.Preempt = append(out.Preempt, one)
-			if !slices.ContainsFunc(out.Short, func(h Shortage) bool { return h.Host == one.Host }) {
-				out.Short = append(out.Short, x.shortage(c.Host))
-			}
-		}
-	}
-	x.lost = now
 }

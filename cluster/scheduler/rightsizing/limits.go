@@ -1,10 +1,15 @@
 package rightsizing
 
+import "time"
+
 // Delays and limits of the runner.
 const (
 	wakesPerPeriod = 6  // evaluations that there may be between two regular ones, where a VM is short of memory or CPU
 	reportEvery    = 10 // periods after which the leader records the hours, so that the next leader goes on from there
 )
+
+// stopsWithin is how long the memory of a VM that stops counts as about to be free: an agent pulls the plug after half of that.
+const stopsWithin = time.Minute
 
 // Delays and limits of decisions.
 const (

@@ -145,7 +145,10 @@ type Rightsizer struct {
 	vms    map[string]*rightsizedVM
 	groups map[groupKey]*rightsizedGroup
 	lost   map[string]time.Time // since when VMs and VCs, by id, are found to have no room
-	shadow bool
+	// stopping: since when VMs, by id, are seen to stop. claimed, by host: bytes that are kept for VMs that do not run, and QEMU's own of those that stop.
+	stopping map[string]time.Time
+	claimed  []float64
+	shadow   bool
 
 	search solver.Rightsizer
 	p      solver.Problem
@@ -157,6 +160,7 @@ type ref struct {
 	vc         string // id
 	vm         string // id
 	rightsized int    // position in Result.VMs; -1: none
+	stops      bool   // it has stopped within a minute
 }
 
 type rightsizedVM struct {
@@ -246,7 +250,7 @@ func (x *Rightsizer) Evaluate(s *state.Snapshot, in Observations) Result {
 	x.targets(in, r, &out)
 	x.needs(s, in, &out, step > 0)
 	if set.Mode == state.RightsizingOn {
-		x.preempt(in, r, &out)
+		x.preempt(in, x.withoutClaims(o, r), &out)
 	}
 	for id, v := range x.vms {
 		if !v.seen {

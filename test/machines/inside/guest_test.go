@@ -78,14 +78,20 @@ func awaitBusy(t *testing.T, h hypervisor.Host, s hypervisor.Spec) (seen string,
 		case <-time.After(time.Second):
 		}
 	}
-	registers, err := exec.Command("virsh", "-q", "qemu-monitor-command", s.Name, "--hmp", "info registers -a").CombinedOutput()
 	mu.Lock()
 	defer mu.Unlock()
+	return fmt.Sprintf("%s of CPU time in %s; %s; console: %q", usage(t, group).Round(time.Second/10), time.Since(began).Round(time.Second), whereabouts(s.Name), text.String()[max(0, text.Len()-600):]), false
+}
+
+// whereabouts says where the CPUs of a guest are, and who has the machine's watchdog.
+func whereabouts(name string) string {
+	registers, err := exec.Command("virsh", "-q", "qemu-monitor-command", name, "--hmp", "info registers -a").CombinedOutput()
 	at := []string{}
 	for line := range strings.Lines(string(registers)) {
 		if strings.HasPrefix(line, "CPU#") || strings.HasPrefix(line, "RIP=") {
 			at = append(at, strings.TrimSpace(line))
 		}
 	}
-	return fmt.Sprintf("%s of CPU time in %s; its CPUs: %q (%v); console: %q", usage(t, group).Round(time.Second/10), time.Since(began).Round(time.Second), at, err, text.String()[max(0, text.Len()-600):]), false
+	device, derr := exec.Command("bash", "-c", "cat /sys/class/watchdog/*/state; find /proc/[0-9]*/fd -lname '/dev/watchdog*' 2>/dev/null").CombinedOutput()
+	return fmt.Sprintf("its CPUs: %q (%v); the watchdog: %q (%v)", at, err, device, derr)
 }
