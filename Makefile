@@ -58,11 +58,13 @@ test: setup ## all tests, those on real libvirt and QEMU included
 	@scripts/test.sh unit real
 
 .PHONY: ci
-ci: build test-ci demo ## all that must pass: lint, build, tests with the race detector, fuzzing, demo
+ci: ready-ci ## all that must pass: lint, build, tests with the race detector, fuzzing, demo
+	@scripts/test.sh lint race fuzz $(STAGES) programs real demo
 
-.PHONY: test-ci
-test-ci: setup-lint setup-browser setup
-	@scripts/test.sh lint race fuzz programs real
+# Downloads take the network, and the programs the CPU.
+.PHONY: ready-ci
+ready-ci:
+	@scripts/setup.sh lint browser & setup=$$!; failed=0; $(MAKE) --no-print-directory build || failed=1; wait $$setup || failed=1; exit $$failed
 
 # Without a limit of go test's: each wait of the run has its own.
 .PHONY: chaos

@@ -1,5 +1,5 @@
 #!/bin/bash
-# setup.sh [lint|machines|browser] brings a Debian machine to where Evenkeel can be built, tested
+# setup.sh [lint|machines|browser]... brings a Debian machine to where Evenkeel can be built, tested
 # and shown: Debian packages, Go modules, the test guest. With "lint" it also
 # sees to what only make lint needs, with "machines" to what only make test-machines
 # needs, with "browser" to the browser of test/browser. It asks nothing, installs only what is missing, and is done in a moment when all is there.
@@ -24,11 +24,13 @@ packages=(
 	ca-certificates curl # modules over HTTPS; trying the API by hand
 	jq # the summary of test runs
 )
-case ${1:-} in
-lint) packages+=(shellcheck) ;;
-machines) packages+=(debootstrap e2fsprogs openssh-client) ;; # the disk of the test machine, and commands in it
-browser) packages+=(chromium) ;;
-esac
+for use in "$@"; do
+	case $use in
+	lint) packages+=(shellcheck) ;;
+	machines) packages+=(debootstrap e2fsprogs openssh-client) ;; # the disk of the test machine, and commands in it
+	browser) packages+=(chromium) ;;
+	esac
+done
 
 say() { echo "setup: $*"; }
 die() {

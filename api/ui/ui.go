@@ -95,7 +95,7 @@ var routes = map[string]func(*visit) error{
 
 // New makes the pages of an API. at is where browsers can log in beside by token; nil: nowhere.
 func New(api http.Handler, at Issuer, log *slog.Logger) *UI {
-	u := &UI{api: api, issuer: at, log: log, pages: parsePages(), slots: newSlots()}
+	u := &UI{api: api, issuer: at, log: log, pages: pages(), slots: newSlots()}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /ui/assets/", serveAsset)
 	mux.HandleFunc("GET /ui/login", u.showLogin)

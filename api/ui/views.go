@@ -10,10 +10,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"evenkeel/api/v1"
 )
+
+// pages are read once for all servers of a process: many in tests.
+var pages = sync.OnceValue(parsePages)
 
 // parsePages reads the templates: each page together with what all pages have.
 func parsePages() map[string]*template.Template {
