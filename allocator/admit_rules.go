@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"evenkeel/allocator/search"
 )
 
 // ruling is what rules mean for the VMs that an admission places, beside those
@@ -20,6 +22,8 @@ type ruling struct {
 	apart   [][]uint64  // [group]: groups whose VMs may not be on a host with one of it
 	with    [][]company // [group]: of each, another VM must be on the host
 	present [][]uint64  // [host]: of the groups that matter, those with VMs that stay there
+
+	company search.Rules // apart and with, by group
 }
 
 // company is a required term that names VMs.
@@ -112,6 +116,12 @@ func rulingOf(p *Problem, r *Rules, fixed [][]load, unplaced []int) *ruling {
 	}
 	if !bound {
 		return nil
+	}
+	u.company = search.Rules{Apart: u.apart, With: make([][][]uint64, groups)}
+	for g := range u.with {
+		for _, c := range u.with[g] {
+			u.company.With[g] = append(u.company.With[g], c.groups)
+		}
 	}
 	u.present = make([][]uint64, len(p.Hosts))
 	for g := range fixed {
@@ -326,19 +336,22 @@ func (u *ruling) putDown(pk *packer, need []float64, unplaced []int, fullest boo
 			if d.left[g] == 0 {
 				break
 			}
-			if pk.closed[j] || !u.open(g, j, d.on[j]) || u.lonely(g, d.on[j]) {
+			if pk.closed[j] || !u.open(g, j, d.on[j]) || u.lonely(g, d.on[j]) && !d.begin(u, g, j, need) {
 				continue
 			}
 			n := min(d.left[g], times(d.cpu[j]+roundingSlack*u.hosts[j].CPU, need[g]), times(d.memory[j]+roundingSlack*u.hosts[j].Memory, u.groups[g].Memory))
 			if in(u.apart[g], g) {
 				n = min(n, 1)
+				if in(d.on[j], g) {
+					n = 0
+				}
+			}
+			// The last one of VMs that require each other would be alone on the next host.
+			if n == d.left[g]-1 && n > 1 && len(u.with[g]) > 0 && !u.lonely(g, put(nil, g, len(u.groups))) {
+				n--
 			}
 			if n > 0 {
-				d.cpu[j] -= float64(n) * need[g]
-				d.memory[j] -= float64(n) * u.groups[g].Memory
-				d.left[g] -= n
-				d.here[j] += n
-				d.on[j] = put(d.on[j], g, len(u.groups))
+				d.put(u, g, j, n, need)
 			}
 		}
 	}
@@ -346,6 +359,32 @@ func (u *ruling) putDown(pk *packer, need []float64, unplaced []int, fullest boo
 		d.total += n
 	}
 	return d
+}
+
+// begin places the VMs without which one of the group would miss company on the host, and says whether it did: that one
+// may follow, as it may where it was placed itself.
+func (d *deal) begin(u *ruling, g, j int, need []float64) bool {
+	party, _ := search.Party(int32(g), d.on[j], func(c int32) int { return d.left[c] }, &u.company, func(party []int32) bool { //nolint:gosec // MaxVMs bounds groups
+		cpu, memory := d.cpu[j]+roundingSlack*u.hosts[j].CPU, d.memory[j]+roundingSlack*u.hosts[j].Memory
+		for _, c := range party {
+			cpu, memory = cpu-need[c], memory-u.groups[c].Memory
+		}
+		last := int(party[len(party)-1])
+		return cpu >= 0 && memory >= 0 && (u.byHost[last] == nil || in(u.byHost[last], j))
+	})
+	for _, c := range party {
+		d.put(u, int(c), j, 1, need)
+	}
+	return party != nil
+}
+
+// put places n VMs of a group.
+func (d *deal) put(u *ruling, g, j, n int, need []float64) {
+	d.cpu[j] -= float64(n) * need[g]
+	d.memory[j] -= float64(n) * u.groups[g].Memory
+	d.left[g] -= n
+	d.here[j] += n
+	d.on[j] = put(d.on[j], g, len(u.groups))
 }
 
 // times is how many times size fits into room.

@@ -129,7 +129,10 @@ func (q *quest) rule() {
 		r.Allowed = append(r.Allowed, allowed[class[g]])
 	}
 	classes := len(groups)
-	r.Apart, r.With = make([][]uint64, classes), make([][][]uint64, classes)
+	r.Apart = make([][]uint64, classes)
+	if slices.ContainsFunc(groups, func(g int) bool { return len(u.with[g]) > 0 }) {
+		r.With = make([][][]uint64, classes)
+	}
 	stands := map[string]int32{} // class that stands for those a term names
 	for c, g := range groups {
 		for d, o := range groups {
@@ -172,6 +175,18 @@ func (q *quest) rule() {
 	q.m.Rules = r
 }
 
+// start is the placement that it found last or, where VMs must be with others and that one is too full, one that is
+// dealt for the needs as they are: the search moves such VMs only where few are packed again.
+func (q *quest) start() []int32 {
+	if q.host == nil || q.m.Rules == nil || q.m.Rules.With == nil || q.m.Level(q.host) <= 1 {
+		return q.host
+	}
+	if dealt := search.Deal(&q.m); dealt != nil && q.m.Level(dealt) < q.m.Level(q.host) {
+		return dealt
+	}
+	return q.host
+}
+
 // at looks for a placement in which every VM has the need that the admission
 // has set. It begins with the one it found last.
 func (q *quest) at(steps int64) [][]load {
@@ -204,7 +219,7 @@ func (q *quest) at(steps int64) [][]load {
 			q.m.Weight[vm] = int64(a.need[g] * scale)
 		}
 	}
-	r := search.Minimize(&q.m, search.Options{Steps: steps, Goal: 1, Prove: true, Start: q.host})
+	r := search.Minimize(&q.m, search.Options{Steps: steps, Goal: 1, Prove: true, Start: q.start()})
 	if r.Host == nil || r.Level > 1 {
 		return nil
 	}

@@ -62,8 +62,9 @@ func (f *finder) done() bool {
 
 // deal places the VMs, largest first, each on the host that it loads least of
 // those that have memory for it (any, if over: too little memory is mended
-// later). It reports whether all found one.
-func (f *finder) deal(over bool) (*placement, bool) {
+// later). With fill, VMs that must be with others go where it is fullest. It
+// reports whether all found one.
+func (f *finder) deal(over, fill bool) (*placement, bool) {
 	m := f.m
 	n, h := len(m.Weight), len(m.CPU)
 	var cpu, memory float64
@@ -90,6 +91,9 @@ func (f *finder) deal(over bool) (*placement, bool) {
 	if m.Rules == nil && h > 16 {
 		return f.dealByHeap(order, over)
 	}
+	if f.company != nil {
+		return f.dealParties(order, over, fill)
+	}
 	p := newPlacement(m)
 	for _, vm := range order {
 		at, lowest := int32(-1), math.Inf(1)
@@ -102,8 +106,7 @@ func (f *finder) deal(over bool) (*placement, bool) {
 			if l >= lowest {
 				continue
 			}
-			if m.Rules != nil && (p.clashes(vm, int32(j)) || f.company != nil && p.lonely(vm, int32(j)) ||
-				m.budgeted() && p.cost+m.cost(vm, int32(j)) > m.Rules.Budget) {
+			if m.Rules != nil && (p.clashes(vm, int32(j)) || m.budgeted() && p.cost+m.cost(vm, int32(j)) > m.Rules.Budget) {
 				continue
 			}
 			at, lowest = int32(j), l
@@ -171,21 +174,16 @@ func (f *finder) dealByHeap(order []int32, over bool) (*placement, bool) {
 	return p, true
 }
 
-// lonely says whether vm would miss on host j one that it must be with.
-func (p *placement) lonely(vm, j int32) bool {
-	for _, set := range p.m.withs(vm) {
-		if !slices.ContainsFunc(p.on[j], func(o int32) bool { return o != vm && has(set, p.m.Rules.Class[o]) }) {
-			return true
-		}
-	}
-	return false
-}
-
 // dealt is a placement that takes no search, or nil.
 func (f *finder) dealt() *placement {
 	m := f.m
-	if p, ok := f.deal(false); ok && m.Check(p.host) {
+	if p, ok := f.deal(false, false); ok && m.Check(p.host) {
 		return p
+	}
+	if f.company != nil {
+		if p, ok := f.deal(false, true); ok && m.Check(p.host) {
+			return p
+		}
 	}
 	if m.budgeted() {
 		if r := m.Rules; !slices.Contains(r.Home, -1) && m.Check(r.Home) {
@@ -227,7 +225,7 @@ func (f *finder) byMemory() *placement {
 	}
 	g := newFinder(memory, f.rng.Uint64(), f.steps, f.stop)
 	g.stopped = f.stopped
-	p, ok := g.deal(true)
+	p, ok := g.deal(true, false)
 	if ok {
 		g.improve(p, 1)
 	}
