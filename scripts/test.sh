@@ -232,8 +232,8 @@ run() {
 		collect_less stage "the cluster's state, race detector" go_test -race -run "$state_tests" <<<"$state"
 		collect_less stage "unit tests of what starts no goroutine" go_test < <(without "$real_paths" <<<"$pure"$'\n'"$state"$'\n'"$plain")
 		collect_less stage "long tests without the race detector" go_test -run "$plain_tests" <<<$'evenkeel/cmd/vcsim\nevenkeel/cmd/vcsim/dfrs\nevenkeel/api/server'
-		# Twice what a laptop plays: twice each mix of faults.
-		EVENKEEL_SEEDS=${EVENKEEL_SEEDS:-120} stage "whole clusters without libvirt" go_test <<<"$whole"
+		# Three times what a laptop plays: each mix of faults three times.
+		EVENKEEL_SEEDS=${EVENKEEL_SEEDS:-200} stage "whole clusters without libvirt" go_test <<<"$whole"
 		;;
 	programs)
 		side vcctl
