@@ -21,7 +21,7 @@ type ApplyParams struct {
 	Force   bool `query:"force" doc:"Overwrite what others changed since the last file was applied."`
 	Edit    bool `query:"edit" doc:"The file is the present spec with changes in it: it is not compared with the last file, and the virtual cluster must exist. Send If-Match."`
 	// Base is a text of ours that clients hand back.
-	Base string `query:"base" maxLength:"64" doc:"base of the file that this one was made of. If no file was applied since, this file is compared with that version instead of the last file. One that is not kept is ignored."`
+	Base string `query:"base" maxLength:"64" doc:"base of the file that this one was made of. This file is compared with that version, or with the last file of the same user if that is newer, instead of the last file of any user. One that is not kept is ignored."`
 }
 
 type vcFileAnswer struct {
@@ -95,7 +95,7 @@ func (s *Server) registerApply(api huma.API) {
 			}
 			out := &vcFileAnswer{ETag: x.version(vc.ID, vc.ModifyIndex)}
 			out.Body.ETag = out.ETag
-			spec, _ := x.v.Written(vc, "")
+			spec, _ := x.v.Written(vc, "", state.Author{})
 			out.Body.Spec, out.Body.Hidden = x.file(ctx, in.Name, spec)
 			if versions := x.v.VersionsOf(vc.ID); len(versions) > 0 {
 				newest := versions[len(versions)-1]

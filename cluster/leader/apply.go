@@ -16,8 +16,9 @@ type Apply struct {
 	Verb    string // apply (default), edit, rollback
 	Restart bool   // running VMs that must restart for it may
 	Force   bool   // overwrite what others changed since the last file
-	// Base is the id of the version that the file was made of. It takes the place of the last file if that is older. "": it is not known.
-	Base string `json:",omitempty"`
+	// Base is the id of the version that the file was made of. It is compared with that version, or with a newer file of its author. "": it is not known.
+	Base   string `json:",omitempty"`
+	author state.Author
 	// OfTenant: the caller is of the VC's tenant. It neither sees nor writes rules that name hosts: those that groups have stay. It gives
 	// no priority above that which its tenant may give, or the VC has.
 	OfTenant bool
@@ -61,6 +62,7 @@ type asked struct {
 // apply makes the VC of that name what is asked. body identifies the request.
 func (c *Service) apply(ctx context.Context, name string, body any, how Apply, call Call, q asked) (Result, error) {
 	var fields []FieldChange
+	how.author = authorOf(ctx)
 	r, err := c.change(ctx, how.Verb, name, body, call, func(s *state.Snapshot, global bool) (admission.Answer, bool, error) {
 		fields = nil
 		if _, there := s.VCNamed(name); !there && how.Create {
@@ -137,7 +139,7 @@ func changeOf(s *state.Snapshot, vc state.VC, mine state.VCSpec, how Apply) (*ch
 	if vc.Goal == state.GoalDelete {
 		return nil, &Busy{"virtual cluster " + vc.Name + " is being deleted"}
 	}
-	now, base := s.Written(vc, how.Base)
+	now, base := s.Written(vc, how.Base, how.author)
 	if how.Verb != "apply" {
 		base = nil
 	}

@@ -158,7 +158,7 @@ func TestApplyEndsWhereDeleteAndCreateWould(t *testing.T) {
 						t.Fatalf("%d: group %s has %d VMs of %d", n, g.Name, counts[g.Name], g.Count)
 					}
 				}
-				written, _ := s.Written(after, "")
+				written, _ := s.Written(after, "", state.Author{})
 				again, err := c.Apply(ctx, written.On(state.VC{Name: "a"}), apply, leader.Call{})
 				if x, _ := c.state.Snapshot().VCNamed("a"); err != nil || again.Operation.ID != "" || x.ModifyIndex < after.ModifyIndex || !cmp.Equal(state.SpecOf(x), state.SpecOf(after)) {
 					t.Fatalf("%d: what it got was applied: %+v, %v", n, again, err)

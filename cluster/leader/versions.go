@@ -14,15 +14,22 @@ func recordVersion(ctx context.Context, s *state.Snapshot, a *admission.Answer, 
 	if a.Plan == nil || !s.KeepsVersions() {
 		return
 	}
-	if by := audit.Of(ctx); by.ID != "" {
-		v.By, v.ByTenant = by.String(), by.Tenant
-	}
+	by := authorOf(ctx)
+	v.By, v.ByTenant = by.By, by.Tenant
 	a.Plan.Version = &v
+}
+
+// authorOf a request is its user.
+func authorOf(ctx context.Context) (a state.Author) {
+	if by := audit.Of(ctx); by.ID != "" {
+		a = state.Author{By: by.String(), Tenant: by.Tenant}
+	}
+	return a
 }
 
 // onSpec makes the change in a spec as a user wrote it. scaled is what it makes of the VC's row.
 func (by Scale) onSpec(s *state.Snapshot, vc, scaled state.VC) state.VCSpec {
-	spec, _ := s.Written(vc, "")
+	spec, _ := s.Written(vc, "", state.Author{})
 	spec = spec.Clone()
 	for i := range spec.Groups {
 		g := &spec.Groups[i]

@@ -95,18 +95,25 @@ func (s *Snapshot) VersionsOf(vc string) []VCVersion {
 	return out
 }
 
-// Written returns the spec of a VC as it is in force, and the newest one that users know by a file: that which one handed in last, or
-// else the version named by its id seen, if it is newer. base is nil if none is known.
-func (s *Snapshot) Written(vc VC, seen string) (now VCSpec, base *VCSpec) {
+// Author is who handed in a version: a user, of a tenant ("": of the cluster).
+type Author struct {
+	By, Tenant string
+}
+
+// Written returns the spec of a VC as it is in force, and the spec that a file of that author is compared with: the version named by its
+// id seen, from which the file was made, or a newer file of the same author. Where seen names none that is kept it is the file that was
+// handed in last, by whomever. base is nil if none is known.
+func (s *Snapshot) Written(vc VC, seen string, author Author) (now VCSpec, base *VCSpec) {
 	versions := s.VersionsOf(vc.ID)
 	if len(versions) == 0 {
 		return SpecOf(vc), nil
 	}
+	named := false
 	for _, v := range versions {
 		switch {
 		case v.ID == seen:
-			base = &v.Spec
-		case v.Applied:
+			base, named = &v.Spec, true
+		case v.Applied && (!named || author == Author{v.By, v.ByTenant}):
 			base = cmp.Or(v.File, &v.Spec)
 		}
 	}

@@ -36,7 +36,7 @@ func TestVersions(t *testing.T) {
 	k := small(t, 1)
 	k.must(t, state.KindPlan, planOf(k.Snapshot(), "a", 0.25, gib, "h1"))
 	vc, _ := k.Snapshot().VCNamed("a")
-	if now, applied := k.Snapshot().Written(vc, ""); applied != nil || len(now.Groups) != 1 || now.Groups[0].Allocation != 0 {
+	if now, applied := k.Snapshot().Written(vc, "", state.Author{}); applied != nil || len(now.Groups) != 1 || now.Groups[0].Allocation != 0 {
 		t.Errorf("without versions: %+v, %+v", now, applied)
 	}
 	k.must(t, state.KindPlan, changed(k.Snapshot(), "a", 7, state.VersionPut{Verb: "apply", Applied: true, By: "ann"}))
@@ -47,14 +47,23 @@ func TestVersions(t *testing.T) {
 	if len(vs) != state.MaxVersions || vs[0].Number != 1 || !vs[0].Applied || vs[1].Number != 13 || vs[9].Number != 21 {
 		t.Errorf("kept %+v", vs)
 	}
-	if now, applied := k.Snapshot().Written(vc, ""); now.Groups[0].Count != 27 || applied == nil || applied.Groups[0].Count != 7 {
+	if now, applied := k.Snapshot().Written(vc, "", state.Author{}); now.Groups[0].Count != 27 || applied == nil || applied.Groups[0].Count != 7 {
 		t.Errorf("written %+v, applied %+v", now, applied)
 	}
-	if _, base := k.Snapshot().Written(vc, vs[5].ID); base == nil || base.Groups[0].Count != vs[5].Spec.Groups[0].Count {
+	if _, base := k.Snapshot().Written(vc, vs[5].ID, state.Author{}); base == nil || base.Groups[0].Count != vs[5].Spec.Groups[0].Count {
 		t.Errorf("a file of version %s is compared with %+v", vs[5].ID, base)
 	}
-	if _, base := k.Snapshot().Written(vc, "vc-other/000021"); base == nil || base.Groups[0].Count != 7 {
+	if _, base := k.Snapshot().Written(vc, "vc-other/000021", state.Author{}); base == nil || base.Groups[0].Count != 7 {
 		t.Errorf("a file of another virtual cluster is compared with %+v", base)
+	}
+	k.must(t, state.KindPlan, changed(k.Snapshot(), "a", 30, state.VersionPut{Verb: "apply", Applied: true, By: "ben"}))
+	for author, want := range map[string]int{"ann": vs[5].Spec.Groups[0].Count, "ben": 30, "": vs[5].Spec.Groups[0].Count} {
+		if _, base := k.Snapshot().Written(vc, vs[5].ID, state.Author{By: author}); base == nil || base.Groups[0].Count != want {
+			t.Errorf("a file of version %s that %q hands in after ben's is compared with %+v; want a count of %d", vs[5].ID, author, base, want)
+		}
+	}
+	if _, base := k.Snapshot().Written(vc, "", state.Author{By: "ann"}); base == nil || base.Groups[0].Count != 30 {
+		t.Errorf("a file that names no version is compared with %+v, not with the last one", base)
 	}
 	var saved bytes.Buffer
 	if err := k.Snapshot().Save(&saved); err != nil {
