@@ -84,22 +84,7 @@ func rulingOf(p *Problem, r *Rules, fixed [][]load, unplaced []int) *ruling {
 			u.apart[g] = put(u.apart[g], g, groups)
 		}
 		u.require(g, rule)
-		for _, term := range rule.Avoid {
-			if m := u.meant(term); m.hosts != nil {
-				if u.byHost[g] == nil {
-					u.byHost[g] = fill(len(p.Hosts))
-				}
-				for k := range m.hosts {
-					u.byHost[g][k] &^= m.hosts[k]
-				}
-			} else {
-				for o := range groups {
-					if in(m.groups, o) {
-						u.apart[g], u.apart[o] = put(u.apart[g], o, groups), put(u.apart[o], g, groups)
-					}
-				}
-			}
-		}
+		u.avoid(g, rule)
 	}
 	var matter []uint64
 	bound := false
@@ -132,6 +117,27 @@ func rulingOf(p *Problem, r *Rules, fixed [][]load, unplaced []int) *ruling {
 		}
 	}
 	return u
+}
+
+// avoid notes the terms that a group avoids: no host of them, and no group beside it.
+func (u *ruling) avoid(g int, rule *Affinity) {
+	for _, term := range rule.Avoid {
+		m := u.meant(term)
+		if m.hosts == nil {
+			for o := range u.groups {
+				if in(m.groups, o) {
+					u.apart[g], u.apart[o] = put(u.apart[g], o, len(u.groups)), put(u.apart[o], g, len(u.groups))
+				}
+			}
+			continue
+		}
+		if u.byHost[g] == nil {
+			u.byHost[g] = fill(len(u.hosts))
+		}
+		for k := range m.hosts {
+			u.byHost[g][k] &^= m.hosts[k]
+		}
+	}
 }
 
 // require notes the required terms of a group: of the hosts one, of the others all.

@@ -52,23 +52,8 @@ func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in O
 				c.Need = c.Present
 				r := ref{vc: vc.ID, vm: vm.ID, rightsized: -1}
 				if still {
-					c.Present.Memory = c.Charged
-					c.Need = c.Present
-					if c.Coming = i == 2; c.Coming { // its move can wait
+					if r.stops = x.stay(&vm, i, &c, in.Now, stopping); r.stops || c.Coming {
 						x.claimed[at] += overhead[at]
-					}
-					if i == 0 && vm.Phase == state.Stopping {
-						since, known := x.stopping[vm.ID]
-						if !known {
-							since = in.Now
-						}
-						stopping[vm.ID] = since
-						if r.stops = in.Now.Sub(since) < stopsWithin; r.stops {
-							x.claimed[at] += overhead[at]
-						}
-					}
-					if v := x.vms[vm.ID]; v != nil && v.generation == vm.Generation {
-						v.seen = true
 					}
 				} else if estimated || vm.Target > 0 {
 					r.rightsized = len(out.VMs)
@@ -88,6 +73,26 @@ func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in O
 		x.app(open, false)
 	}
 	x.stopping = stopping
+}
+
+// stay has a VM for which nothing can be decided now keep what is charged for it: where it runs (place 0), where it moves to (1), where a move
+// of it is being prepared to (2). It says whether it is one that stops, and not for long yet; stopping takes in since when.
+func (x *Rightsizer) stay(vm *state.VM, place int, c *solver.Component, now time.Time, stopping map[string]time.Time) (stops bool) {
+	c.Present.Memory = c.Charged
+	c.Need = c.Present
+	c.Coming = place == 2 // its move can wait
+	if place == 0 && vm.Phase == state.Stopping {
+		since, known := x.stopping[vm.ID]
+		if !known {
+			since = now
+		}
+		stopping[vm.ID] = since
+		stops = now.Sub(since) < stopsWithin
+	}
+	if v := x.vms[vm.ID]; v != nil && v.generation == vm.Generation {
+		v.seen = true
+	}
+	return stops
 }
 
 // member is a VM with what is known of its group and virtual cluster. estimated: its needs are. granted is what it is sure of as one of a
