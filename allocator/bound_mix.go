@@ -65,7 +65,7 @@ func mixBound(p *Problem, bound float64) float64 {
 	}
 	bound = fitBound(p, bound)
 	x := newMix(p)
-	if len(x.vms) == 0 {
+	if len(x.vms) == 0 || len(x.hosts) == 0 {
 		return bound
 	}
 	// A placement has a yield below y, or of at most at(y), which does not rise with y. So the bound lies between
@@ -276,7 +276,9 @@ func partsOf(hosts []mixed) []hostsPart {
 		}
 		slices.Sort(all)
 		all = slices.Compact(all)
-		all = all[:len(all)-1] // above the greatest is no host
+		if len(all) > 0 {
+			all = all[:len(all)-1] // above the greatest is no host
+		}
 		if n := len(all); n > mixParts {
 			for i := range mixParts {
 				all[i] = all[i*(n-1)/(mixParts-1)]

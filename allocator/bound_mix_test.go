@@ -102,6 +102,16 @@ func TestUpperBoundWithRules(t *testing.T) {
 	})
 }
 
+// Hosts that have less than nothing left, as those whose VMs grew, bound nothing where VMs need no CPU.
+func TestBoundOfHostsWithoutRoom(t *testing.T) {
+	full := []allocator.Host{{CPU: -1, Memory: -2}, {CPU: 0, Memory: -1}}
+	for _, count := range []int{0, 3} {
+		if got := allocator.UpperBound(allocator.Problem{Hosts: full, Groups: []allocator.Group{{Count: count, Memory: 1}}}); got != 1 {
+			t.Errorf("%d VMs: the bound is %v, want 1", count, got)
+		}
+	}
+}
+
 // A case by hand: two hosts with much CPU or much memory, and VMs that need both. The VMs with memory 1 have yield 1/2
 // only where the host with the memory is.
 func TestMixBoundByHand(t *testing.T) {
