@@ -246,13 +246,8 @@ run() {
 		run browser
 		;;
 	real)
-		# A third lab where there is memory for it; else moves follow chaos, and the demo both.
-		if [[ $labs -ge 3 ]]; then
-			side chaos "${demo[@]}"
-			side moves
-		else
-			side chaos moves "${demo[@]}"
-		fi
+		# Two labs at a time: with three a move's hosts stand still for longer than its byte budget allows for.
+		side chaos moves "${demo[@]}"
 		run hosts
 		rejoin
 		# Labs that precede other work (Lab.Precede) leave too little to a second lab, and to its test.
@@ -360,7 +355,6 @@ beside=
 memory=$(awk '$1 == "MemAvailable:" {print int($2 / 1048576)}' /proc/meminfo) # GiB
 labs=1
 if [[ $memory -ge 16 ]]; then labs=2; fi
-if [[ $memory -ge 20 ]]; then labs=3; fi
 low=()
 front=()
 demo=() # beside the labs
