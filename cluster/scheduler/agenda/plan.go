@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"evenkeel/allocator"
+	"evenkeel/cluster/capacity"
 	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/scheduler/reservation"
 	"evenkeel/cluster/state"
@@ -249,28 +250,29 @@ func (x *planner) running() (residents []migration.Group, passing []*reservation
 		until := x.endOf(vc)
 		for gi := range vc.Groups {
 			g := &vc.Groups[gi]
-			var at []int
-			var memory, reclaimable int64
+			at, order := map[capacity.Charge][]int{}, []capacity.Charge{} // hosts, by what a VM is charged there: VMs of a group may differ
 			for _, vm := range x.s.VMsOf(vc.ID) {
 				for _, host := range []string{vm.Host, vm.MovingTo} {
 					if h, ok := x.hosts[host]; ok && vm.Group == g.Name && (vm.ConsumesResources() || vm.KeepsMemory()) {
 						charge := vm.ChargeOn(state.Host{Name: host, VMOverhead: x.over[h]}, *g)
-						at, memory, reclaimable = append(at, h), max(memory, charge.Memory), max(reclaimable, charge.Deficit)
+						if at[charge] == nil {
+							order = append(order, charge)
+						}
+						at[charge] = append(at[charge], h)
 					}
 				}
 			}
-			if len(at) == 0 {
-				continue
+			for i, charge := range order {
+				name, hosts := fmt.Sprintf("%s/%s/%d", vc.ID, g.Name, i), at[charge]
+				if until.IsZero() {
+					residents = append(residents, migration.Group{Cluster: vc.ID, Name: name, Count: len(hosts), CPU: g.Need(), Memory: float64(charge.Memory),
+						Reclaimable: float64(charge.Deficit), MinYield: min(vc.MinYield, 1), Hosts: hosts})
+					continue
+				}
+				n := max(1, int((until.Sub(x.origin)+x.step-1)/x.step))
+				s := slot(name, 0, n, len(hosts), func(int) float64 { return g.Need() * min(vc.MinYield, 1) }, float64(charge.Memory))
+				passing = append(passing, &reservation.Accepted{Slot: s, Witness: reservation.Witness{Hosts: hosts}})
 			}
-			name := vc.ID + "/" + g.Name
-			if until.IsZero() {
-				residents = append(residents, migration.Group{Cluster: vc.ID, Name: name, Count: len(at), CPU: g.Need(), Memory: float64(memory), Reclaimable: float64(reclaimable),
-					MinYield: min(vc.MinYield, 1), Hosts: at})
-				continue
-			}
-			n := max(1, int((until.Sub(x.origin)+x.step-1)/x.step))
-			s := slot(name, 0, n, len(at), func(int) float64 { return g.Need() * min(vc.MinYield, 1) }, float64(memory))
-			passing = append(passing, &reservation.Accepted{Slot: s, Witness: reservation.Witness{Hosts: at}})
 		}
 		return true
 	})

@@ -136,6 +136,24 @@ func fits(t *testing.T, c *scheduling.Cluster) {
 	}
 }
 
+// VMs of one group may be charged different memory, as while one of them has let go of what its group no longer has. Each counts on its host as it is.
+func TestEachVMCountsAsItIsCharged(t *testing.T) {
+	c := withJobs(t, 2, 0, 0, 0)
+	web := scheduling.VC("web", 0.5, scheduling.Group(2, 0.1, 4*scheduling.GiB))
+	web.Groups[0].Affinity.Spread = "host"
+	c.Create(web)
+	c.Run()
+	smaller := c.Named("web")
+	smaller.Groups = slices.Clone(smaller.Groups)
+	smaller.Groups[0].Memory = scheduling.GiB
+	c.Enact("less memory", admission.Scale(c.Snapshot(), smaller, c.Env()).Plan)
+	c.Follow(c.VMOf("web")) // of its 4 GiB it has 1 GiB and may take back 3 GiB; the other still has all of them
+	signed(t, c, "job", contract(1, 3584*scheduling.MiB))
+	if o := plan(t, c)["job"]; o.State != state.Confirmed {
+		t.Errorf("%+v", o)
+	}
+}
+
 // Where no host has room an occurrence is degraded and says why; once there is room it is confirmed again. A run that does not arrive is missed.
 func TestDegradedUntilThereIsRoom(t *testing.T) {
 	c := withJobs(t, 1, 1, 3, 2*scheduling.GiB)
