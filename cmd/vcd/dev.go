@@ -32,12 +32,15 @@ certificate to trust in DIR/ca.pem:
 
   vcd dev --data-dir /var/lib/evenkeel/dev &
   export EVENKEEL_ADDRESS=https://127.0.0.1:7480 EVENKEEL_CACERT=/var/lib/evenkeel/dev/ca.pem
-  EVENKEEL_TOKEN=$(cat /var/lib/evenkeel/dev/admin.token) vcctl host list`,
+  EVENKEEL_TOKEN=$(cat /var/lib/evenkeel/dev/admin.token) vcctl host list
+
+Guests of simulated hosts use all their vCPUs, and say nothing of their memory, unless the kernel's command line in their VC file
+has ek.burn=N (busy vCPUs), ek.duty=PERCENT or ek.touch=MiB (memory in use).`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "data-dir", Usage: "keep state, token and certificates in `DIR`", Value: defaultDataDir()},
 			&cli.StringFlag{Name: "listen", Usage: "serve the API on `ADDRESS`", Value: "127.0.0.1:7480"},
 			&cli.StringFlag{Name: "hypervisor", Usage: "auto, simulated, or a libvirt `URI`; auto takes the local libvirt if there is one", Value: "auto"},
-			&cli.IntFlag{Name: "hosts", Usage: "simulated: `N` hosts of 32 cores and 128 GiB", Value: 12},
+			&cli.StringFlag{Name: "hosts", Usage: "simulated: `N` hosts of 32 cores and 128 GiB, or numbers of hosts with their cores and memory, such as 8x32x128GiB,4x64x512GiB", Value: "12"},
 			&cli.Float64Flag{Name: "allowance-cpu", Usage: "`CORES` of each host that VMs may use (default: all but max(0.25, 5%))"},
 			&cli.StringFlag{Name: "allowance-memory", Usage: "memory of each host that VMs may use, a `SIZE` such as 8GiB (default: all but max(512 MiB, 5%))"},
 			&cli.Float64Flag{Name: "min-yield", Usage: "least `YIELD` of a virtual cluster that names none", Value: 0.5},

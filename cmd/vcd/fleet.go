@@ -96,11 +96,11 @@ func exists(path string) bool { _, err := os.Stat(path); return err == nil }
 const connectTimeout = 30 * time.Second
 
 func simulate(c *cli.Context, dir string) (*fleet, error) {
-	n := c.Int("hosts")
-	if n < 1 || n > 10_000 {
-		return nil, cli.Exit(fmt.Sprintf("--hosts %d: must be from 1 to 10000", n), 2)
+	machines, err := machinesOf(c.String("hosts"))
+	if err != nil {
+		return nil, cli.Exit(err, 2)
 	}
-	w, err := simulated.New(simulated.Options{Hosts: n, StateFile: filepath.Join(dir, "simulated.journal")})
+	w, err := simulated.New(simulated.Options{Machines: machines, StateFile: filepath.Join(dir, "simulated.journal")})
 	if err != nil {
 		return nil, err
 	}

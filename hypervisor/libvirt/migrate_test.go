@@ -99,8 +99,16 @@ func TestMigrateBudget(t *testing.T) {
 		t.Errorf("a budget of %d bytes: %+v, %v", small, moved, err)
 	}
 	t.Cleanup(func() { _ = there.Destroy(context.Background(), s.VM) })
-	moved, err := here.Migrate(t.Context(), s.VM, hypervisor.Migration{To: to, MaxBytes: 3 * s.Memory / 2})
-	if err != nil || moved.Bytes < 32<<20 || moved.Bytes > 3*s.Memory/2 {
+	fits := 3 * s.Memory / 2
+	var moved hypervisor.Moved
+	var err error
+	for range 5 { // a machine that stands still for seconds ends a move before its budget: what may have been sent meanwhile counts
+		if moved, err = here.Migrate(t.Context(), s.VM, hypervisor.Migration{To: to, MaxBytes: fits}); err == nil || moved.Bytes > fits || !strings.Contains(err.Error(), "could follow") {
+			break
+		}
+		t.Logf("%+v, %v", moved, err)
+	}
+	if err != nil || moved.Bytes < 32<<20 || moved.Bytes > fits {
 		t.Fatalf("a budget that fits: %+v, %v", moved, err)
 	}
 	// Name and title go with the VM: the target takes its definition from the source.
