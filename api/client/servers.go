@@ -24,7 +24,7 @@ import (
 type servers struct {
 	addresses []*url.URL
 	transport http.RoundTripper
-	patience  time.Duration // while there is no leader
+	patience  time.Duration // while there is no leader, or the outcome of a change is not known
 	current   atomic.Int32
 }
 
@@ -80,7 +80,7 @@ func (s *servers) RoundTrip(r *http.Request) (*http.Response, error) {
 	for {
 		resp, err := s.round(r)
 		again := r.Body == nil || r.Body == http.NoBody || r.GetBody != nil
-		if err != nil || !again || !time.Now().Before(end) || !noLeader(resp) {
+		if err != nil || !again || !time.Now().Before(end) || !noLeader(resp) && !unknown(r, resp) {
 			return resp, err
 		}
 		select {
@@ -161,17 +161,28 @@ func repeatable(r *http.Request) bool {
 	return r.Header.Get(keyHeader) != ""
 }
 
-// noLeader says whether a server answered that it knows of no leader. The answer can be read as before.
+// noLeader says whether a server answered that it knows of no leader.
 func noLeader(resp *http.Response) bool {
+	return is(resp, http.StatusServiceUnavailable, v1.ProblemNoLeader)
+}
+
+// unknown says whether a change may still be carried out, as when the leader was lost meanwhile, and asking again with the same key
+// brings its answer.
+func unknown(r *http.Request, resp *http.Response) bool {
+	return r.Header.Get(keyHeader) != "" && is(resp, http.StatusGatewayTimeout, v1.ProblemTimeout)
+}
+
+// is says whether an answer is that problem. The answer can be read as before.
+func is(resp *http.Response, status int, problem string) bool {
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if resp.StatusCode != http.StatusServiceUnavailable || media != v1.ProblemMediaTypeDefault {
+	if resp.StatusCode != status || media != v1.ProblemMediaTypeDefault {
 		return false
 	}
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // what came is used
 	_ = resp.Body.Close()
 	resp.Body = io.NopCloser(bytes.NewReader(b))
 	var p v1.Problem
-	return json.Unmarshal(b, &p) == nil && p.Type == v1.ProblemNoLeader
+	return json.Unmarshal(b, &p) == nil && p.Type == problem
 }
 
 func closed(resp *http.Response) {

@@ -160,3 +160,42 @@ func TestPatience(t *testing.T) {
 		})
 	}
 }
+
+// A change whose outcome a server does not know is asked for again, with the same key: it is carried out once. One without a key is not.
+func TestUnknownOutcome(t *testing.T) {
+	for name, c := range map[string]struct {
+		do    func(*Client) error
+		asked int
+	}{
+		"with a key": {func(c *Client) error { _, err := c.Create(t.Context(), v1.VirtualClusterSpec{Name: "a"}); return err }, 2},
+		"without a key": {func(c *Client) error {
+			_, err := c.MakeJoinToken(t.Context(), v1.JoinTokenRequest{Agent: true})
+			return err
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			var keys []string
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				defer mu.Unlock()
+				if keys = append(keys, r.Header.Get("Idempotency-Key")); len(keys) == 1 {
+					w.Header().Set("Content-Type", v1.ProblemMediaTypeDefault)
+					w.WriteHeader(http.StatusGatewayTimeout)
+					_, _ = fmt.Fprintf(w, `{"type":%q,"title":"Timed out","status":504}`, v1.ProblemTimeout)
+					return
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, "{}")
+			}))
+			defer srv.Close()
+			api, err := New(Config{Address: srv.URL, Token: "x", Patience: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.do(api); (err == nil) != (c.asked == 2) || len(keys) != c.asked || keys[0] != keys[len(keys)-1] {
+				t.Errorf("%v, asked with the keys %q", err, keys)
+			}
+		})
+	}
+}

@@ -210,7 +210,7 @@ func followDrains(c *call, hosts []string) error {
 	}
 	ends, text := make([]v1.HostEmpty, len(hosts)), ""
 	for i, host := range hosts {
-		if ends[i], err = c.api.HostEmpty(c.ctx, host); err != nil {
+		if ends[i], err = askEmpty(c, host); err != nil {
 			return doing(err, "asking whether host %s is empty", host)
 		}
 		text += endText(last[i], ends[i])
@@ -219,6 +219,21 @@ func followDrains(c *call, hosts []string) error {
 		return err
 	}
 	return drainOutcome(last, ends)
+}
+
+// knownWithin is longer than a new leader takes to hear of every host again.
+const knownWithin = 30 * time.Second
+
+// askEmpty asks whether a host is empty until that is known, which it is not right after an election, or for knownWithin.
+func askEmpty(c *call, host string) (v1.HostEmpty, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, knownWithin)
+	defer cancel()
+	last, err := client.Watch(ctx, refreshEvery, func(ctx context.Context) (v1.HostEmpty, error) { return c.api.HostEmpty(ctx, host) },
+		func(e v1.HostEmpty) bool { return e.Empty || len(e.VMs)+len(e.Unmanaged) > 0 })
+	if last.Host != "" && c.ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return last, nil
+	}
+	return last, err
 }
 
 // drained is one drain as the API has it, or several as a list.
@@ -234,6 +249,9 @@ func endText(d v1.Drain, e v1.HostEmpty) string {
 		return fmt.Sprintf("Host %s is empty: its hypervisor runs none of the cluster's VMs; %s were sent.\n", d.Host, d.BytesMoved.Short())
 	}
 	text := fmt.Sprintf("Host %s is not empty: the drain is %s", d.Host, d.State)
+	if len(e.VMs)+len(e.Unmanaged) == 0 {
+		text = fmt.Sprintf("It is not known yet whether host %s is empty: the drain is %s", d.Host, d.State)
+	}
 	if d.Text != "" {
 		text += ": " + oneLine(d.Text)
 	}
