@@ -167,3 +167,17 @@ func TestTitles(t *testing.T) {
 		t.Errorf("%v", p)
 	}
 }
+
+// A browser at the server's address is led to the dashboard; a program is not.
+func TestBrowserAtRoot(t *testing.T) {
+	s := New(broken{}, Options{Tokens: []TokenHash{HashToken("t")}, Logger: slog.New(slog.DiscardHandler)})
+	for accept, want := range map[string]int{"text/html,application/xhtml+xml": http.StatusSeeOther, "application/json": http.StatusUnauthorized, "": http.StatusUnauthorized} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Accept", accept)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		if w.Code != want || want == http.StatusSeeOther && w.Header().Get("Location") != "/ui/" {
+			t.Errorf("Accept %q: %d, to %q, want %d", accept, w.Code, w.Header().Get("Location"), want)
+		}
+	}
+}

@@ -214,6 +214,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.pages.ServeHTTP(w, r)
 		return
 	}
+	if r.URL.Path == "/" && r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") { // a browser
+		http.Redirect(w, r, ui.Root, http.StatusSeeOther)
+		return
+	}
 	s.handler.ServeHTTP(w, r)
 }
 
