@@ -76,9 +76,9 @@ func (c *Client) VMs(ctx context.Context, virtualCluster, host string, opts ...O
 	return list[v1.VM](ctx, c, with(opts, query("virtualCluster", virtualCluster, "host", host)), "vms")
 }
 
-// VMsPart is a part of all VMs.
-func (c *Client) VMsPart(ctx context.Context, p Part, opts ...Option) (v1.Part[v1.VM], error) {
-	return get[v1.Part[v1.VM]](ctx, c, with(opts, p.option()), "vms")
+// VMsPart is a part of all VMs; of a virtual cluster, on a host, or both, where they are named.
+func (c *Client) VMsPart(ctx context.Context, p Part, virtualCluster, host string, opts ...Option) (v1.Part[v1.VM], error) {
+	return get[v1.Part[v1.VM]](ctx, c, with(opts, p.option(), query("virtualCluster", virtualCluster, "host", host)), "vms")
 }
 
 // VM of that name or id.

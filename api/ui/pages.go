@@ -165,7 +165,7 @@ func virtualClusters(v *visit) error {
 
 func vms(v *visit) error {
 	asked := partAsked(v)
-	part, err := v.api.VMsPart(v.r.Context(), asked, v.everyTenant()...)
+	part, err := v.api.VMsPart(v.r.Context(), asked, "", "", v.everyTenant()...)
 	if err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func vms(v *visit) error {
 type vcData struct {
 	VC      v1.VirtualCluster
 	Full    string
-	VMs     []v1.VM
+	VMs     rows[v1.VM]
 	Explain v1.Explanation
 	Dry     *v1.Result // what a change would do
 	Asked   url.Values // the form that asked for Dry, or was refused
@@ -192,9 +192,12 @@ func readVC(v *visit) (vcData, error) {
 		return d, err
 	}
 	d.Full = fullName(d.VC.Tenant, d.VC.Name)
-	if d.VMs, err = v.api.VMs(ctx, name, "", of...); err != nil {
+	asked := partAsked(v)
+	part, err := v.api.VMsPart(ctx, asked, name, "", of...)
+	if err != nil {
 		return d, err
 	}
+	d.VMs = rowsIn(v, asked, part)
 	if d.Explain, err = v.api.Explain(ctx, name, of...); err != nil {
 		return d, err
 	}
@@ -222,7 +225,7 @@ func (v *visit) readOperation(of []client.Option) error {
 
 type hostData struct {
 	Host  v1.Host
-	VMs   []v1.VM
+	VMs   rows[v1.VM]
 	Dry   *v1.DrainResult
 	Asked url.Values
 }
@@ -234,9 +237,12 @@ func readHost(v *visit) (hostData, error) {
 	if d.Host, err = v.api.Host(ctx, name); err != nil {
 		return d, err
 	}
-	if d.VMs, err = v.api.VMs(ctx, "", name, v.everyTenant()...); err != nil {
+	asked := partAsked(v)
+	part, err := v.api.VMsPart(ctx, asked, "", name, v.everyTenant()...)
+	if err != nil {
 		return d, err
 	}
+	d.VMs = rowsIn(v, asked, part)
 	v.Title, v.Live = d.Host.Name, true
 	return d, v.readOperation(nil)
 }

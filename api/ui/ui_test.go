@@ -218,6 +218,12 @@ func TestLargeClusters(t *testing.T) {
 				out = part(r, v1.VirtualCluster{Name: "some-virtual-cluster", Tenant: "film", State: "running"}, 2*hosts)
 			case "/v1/vms":
 				out = part(r, v1.VM{Name: "some-virtual-cluster-group-10", VirtualCluster: "some-virtual-cluster", Tenant: "film", Host: "host-0001.example", State: "running"}, 10*hosts)
+			case "/v1/hosts/h1":
+				out = v1.Host{Name: "h1", State: "ready"}
+			case "/v1/virtual-clusters/web":
+				out = v1.VirtualCluster{Name: "web", Tenant: "default", State: "running"}
+			case "/v1/virtual-clusters/web/explain":
+				out = v1.Explanation{}
 			default:
 				http.NotFound(w, r)
 				return
@@ -237,7 +243,8 @@ func TestLargeClusters(t *testing.T) {
 		}
 		return asked, answered, w.Body.Len()
 	}
-	for path, limit := range map[string]int{"/ui/": 300 << 10, "/ui/hosts": 300 << 10, "/ui/virtual-clusters": 200 << 10, "/ui/vms": 200 << 10, "/ui/vms?from=9900&q=film": 200 << 10} {
+	for path, limit := range map[string]int{"/ui/": 300 << 10, "/ui/hosts": 300 << 10, "/ui/virtual-clusters": 200 << 10, "/ui/vms": 200 << 10, "/ui/vms?from=9900&q=film": 200 << 10,
+		"/ui/virtual-clusters/web": 200 << 10, "/ui/virtual-clusters/web?from=9900": 200 << 10, "/ui/hosts/h1": 200 << 10} {
 		few, _, _ := load(10, path)
 		many, answered, size := load(1000, path)
 		if many != few || many > 6 || size > limit || path != "/ui/" && answered > 100<<10 { // the overview's map has all hosts
