@@ -12,6 +12,7 @@ import (
 
 	"evenkeel/api/v1"
 	"evenkeel/cluster/leader"
+	"evenkeel/cluster/scheduler/agenda"
 	"evenkeel/cluster/scheduler/reprovision"
 	"evenkeel/cluster/state"
 )
@@ -116,7 +117,11 @@ func (s *Server) decidePeriodic(ctx context.Context, verb, name string, t Tenant
 	if x.v, err = s.cluster.View(bounded, true); err != nil { // what was just done is known here
 		return nil, s.fail(ctx, err)
 	}
-	return &answerOf[v1.PeriodicJob]{Body: x.periodic(job)}, nil
+	out := x.periodic(job)
+	if verb == "accept" && out.Contract != nil && out.Contract.Miss > 0 && job.Proposal.Support != "" {
+		out.Contract.Support = job.Proposal.Support // what was asked is known here only
+	}
+	return &answerOf[v1.PeriodicJob]{Body: out}, nil
 }
 
 // askOf a request; its check has refused what cannot be read, but for a zone in a query.
@@ -163,6 +168,7 @@ func contractOf(c state.SignOff) *v1.PeriodicContract {
 	for _, g := range c.Groups {
 		out.Memory += v1.Size(int64(g.Count) * g.Memory)
 	}
+	out.Support = agenda.Supported(c)
 	head, rule, _ := strings.Cut(c.Recurrence, "\n")
 	out.Rule = strings.TrimPrefix(rule, "RRULE:")
 	out.Zone, out.Start, _ = strings.Cut(strings.TrimPrefix(head, "DTSTART;TZID="), ":")
@@ -193,6 +199,9 @@ func (x scopedView) periodic(p leader.Periodic) v1.PeriodicJob {
 	out.Reason = p.Refused
 	if p.Refused == "" {
 		out.Proposal = contractOf(p.Proposal.SignOff)
+		if p.Proposal.Support != "" {
+			out.Proposal.Support = p.Proposal.Support
+		}
 	}
 	out.Occurrences = each(p.Occurrences, x.occurrence)
 	out.History = each(p.Runs, x.periodicRun)
@@ -204,7 +213,10 @@ func (x scopedView) periodic(p leader.Periodic) v1.PeriodicJob {
 		}
 		miss := "; the CPU is as declared or given"
 		if c.Miss > 0 {
-			miss = fmt.Sprintf("; learned from %d runs, a run needs more with a chance of %.1f%%", c.Runs, 100*c.Miss)
+			miss = fmt.Sprintf("; learned from %d runs, a run needs more with a chance of %s", c.Runs, agenda.Percent(c.Miss))
+			if c.Support != "" {
+				miss += "; " + c.Support
+			}
 		}
 		say("%s: %s from %s in %s; a run arrives %s to %s later, takes up to %s, and is due %s after the start of its period", what, c.Rule, c.Start, c.Zone, c.Arrival, addText(c.Arrival, c.Lateness), c.Length, c.Deadline)
 		say("%s: %d VMs with %s, up to %.2f cores together%s", what, c.VMs, c.Memory.Short(), slices.Max(c.Cores), miss)

@@ -41,6 +41,7 @@ type PeriodicContract struct {
 	Declared bool      `json:"declared" doc:"Its owner gave the deadline; else it is the end of the slot."`
 	Miss     float64   `json:"miss,omitempty" doc:"Chance that a run needs more CPU than is reserved; left out: it was not learned."`
 	Runs     int       `json:"runs,omitempty" doc:"Runs that it was learned from."`
+	Support  string    `json:"support,omitempty" doc:"What chance these runs support, where its owner asked for a smaller one than they do, or it is the smallest of so many runs."`
 	VMs      int       `json:"vms" doc:"Of a run."`
 	Memory   Size      `json:"memory" doc:"Of all VMs of a run, bytes."`
 	Step     string    `json:"step" doc:"Length of a step of the skyline."`

@@ -37,7 +37,7 @@ func PeriodicOf(s *state.Snapshot, name string, ask agenda.Ask) (Periodic, error
 	}
 	p := Periodic{PeriodicJob: job, Runs: s.Runs(name), Occurrences: s.Occurrences(name)}
 	var err error
-	if p.Proposal, err = agenda.Propose(p.Runs, ask); err != nil {
+	if p.Proposal, err = agenda.Propose(p.Runs, ask, s.RunsOfOtherJobs(name)); err != nil {
 		p.Refused = err.Error()
 	}
 	return p, nil

@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -248,6 +249,18 @@ func (s *Snapshot) Runs(job string) []Run {
 	runs := slices.DeleteFunc(all[Run](s, tRuns, "job", job), func(r Run) bool { return r.Ended.IsZero() })
 	slices.SortStableFunc(runs, func(a, b Run) int { return a.Submitted.Compare(b.Submitted) })
 	return runs
+}
+
+// RunsOfOtherJobs returns the runs that have ended of each other job of a job's tenant, job by job. Of other tenants a job must learn nothing.
+func (s *Snapshot) RunsOfOtherJobs(name string) iter.Seq[[]Run] {
+	tenant, _ := SplitName(name)
+	return func(yield func([]Run) bool) {
+		for _, j := range s.PeriodicJobs() {
+			if of, _ := SplitName(j.Name); of == tenant && j.Name != name && !yield(s.Runs(j.Name)) {
+				return
+			}
+		}
+	}
 }
 
 // OpenRun returns the run of a VC that has not ended.

@@ -311,6 +311,31 @@ func TestOlderServerAndPeriodicSettings(t *testing.T) {
 	}
 }
 
+// A job learns from the other jobs of its own tenant, and of no other.
+func TestRunsOfOtherJobs(t *testing.T) {
+	k := small(t, 1)
+	for _, name := range []string{"film", "bank"} {
+		k.must(t, state.KindTenantPut, state.TenantPut{Tenant: state.Tenant{Name: name, Salt: "ab"}})
+	}
+	for i, job := range []string{"film/one", "film/two", "film/three", "bank/one", "one"} {
+		tenant, _ := state.SplitName(job)
+		vc := fmt.Sprintf("vc%d", i)
+		if tenant != "" {
+			vc = tenant + "/" + vc
+		}
+		k.oneRun(t, vc, job)
+	}
+	for job, want := range map[string][]string{"film/one": {"film/three", "film/two"}, "bank/one": nil, "one": nil} {
+		var got []string
+		for runs := range k.Snapshot().RunsOfOtherJobs(job) {
+			got = append(got, runs[0].Job)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s learns from %q, not %q", job, got, want)
+		}
+	}
+}
+
 // A saved state keeps runs, contracts and the agenda, and a deleted tenant takes its own along.
 func TestPeriodicIsSavedAndDropped(t *testing.T) {
 	k := small(t, 1)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"strconv"
 	"strings"
 
@@ -27,12 +28,15 @@ func (t *tool) periodicCommand() *cli.Command {
 				"JSON object: the skyline to reserve per step, and how good it is. Starts are aligned; a shorter run uses nothing behind its end.\n" +
 				"Exit status: 0 done; 2 bad input.\n\n" +
 				"With --miss the weights are chosen so that least is reserved for that chance, and what is reserved is scaled until runs\n" +
-				"that were left out show the chance.\n\n" +
-				"Example: vcctl periodic fit --alpha 0.1 --beta 0.1V runs.jsonl; vcctl periodic fit --miss 0.05 runs.jsonl",
+				"that were left out show the chance. Of n runs no chance below 1/(n+1) follows: \"miss\" is what is promised, and \"support\" says how many\n" +
+				"runs would support what was asked. With --peer the skyline also serves a run as heavy as those of other jobs that are as steady were;\n" +
+				"that comes nearer to what was asked, and promises nothing more.\n\n" +
+				"Example: vcctl periodic fit --alpha 0.1 --beta 0.1V runs.jsonl; vcctl periodic fit --miss 0.05 --peer other.jsonl runs.jsonl",
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "alpha", Value: "0.01", Usage: "`WEIGHT` of over-allocation, 0 to 1; the rest is that of under-allocation"},
 				&cli.StringFlag{Name: "beta", Value: "0.1V", Usage: "`WEIGHT` of falling short early in a run: a number, or with a V a share of the objective without this term"},
 				&cli.StringFlag{Name: "miss", Usage: "instead of the weights the `CHANCE`, between 0 and 1, that a run needs more than is reserved; of at least 8 runs, in order of time"},
+				&cli.StringSliceFlag{Name: "peer", Usage: "with --miss: runs of another job of the same owner, from a `FILE` of the same form, in order of time; can be given again"},
 				&cli.BoolFlag{Name: "debts", Value: true, Usage: "later steps can make up for what earlier ones fell short of (CPU); --debts=false: they cannot (memory)"},
 			},
 			Action: t.periodicFit,
@@ -74,12 +78,23 @@ func (t *tool) periodicFit(c *cli.Context) error {
 			return usage("periodic fit: --miss %q is not a number between 0 and 1", c.String("miss"))
 		}
 	}
+	var peers []periodic.Peer
+	for _, file := range c.StringSlice("peer") {
+		if miss == 0 {
+			return usage("periodic fit: --peer goes with --miss")
+		}
+		p, err := peerOf(file)
+		if err != nil {
+			return usage("periodic fit: --peer %s: %v", file, err)
+		}
+		peers = append(peers, p)
+	}
 	in, closeInput, err := openInput(c)
 	if err != nil {
 		return usage("periodic fit: %v", err)
 	}
 	defer closeInput()
-	out, err := fitRuns(in, o, miss)
+	out, err := fitRuns(in, o, miss, peers)
 	if err != nil {
 		return usage("periodic fit: %v", err)
 	}
@@ -97,15 +112,44 @@ type promised struct {
 	Alpha   float64   `json:"alpha"`
 	Factor  float64   `json:"factor"`
 	Runs    int       `json:"runs"`
+	Support string    `json:"support,omitempty"`
+	// Borrowed: the skyline serves a run of other jobs, too.
+	Borrowed bool `json:"borrowed,omitempty"`
 }
 
-// fitRuns fits a skyline to the runs of a file; miss is the chance to miss that is asked for, 0 = the weights of o hold.
-func fitRuns(in io.Reader, o skyline.Options, miss float64) ([]byte, error) {
+// peerOf reads the runs of another job.
+func peerOf(file string) (p periodic.Peer, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return p, err
+	}
+	defer func() { _ = f.Close() }()
+	runs, err := readRuns(f)
+	if err != nil {
+		return p, err
+	}
+	use := make([][]float64, len(runs))
+	for i, r := range runs {
+		use[i] = r.Usage
+	}
+	p, ok := periodic.NewPeer(use)
+	if !ok {
+		return p, fmt.Errorf("%d runs, of which at least %d must use something", len(runs), periodic.MinRuns)
+	}
+	return p, nil
+}
+
+func readRuns(in io.Reader) ([]runfile.Run, error) {
 	data, err := io.ReadAll(io.LimitReader(in, runfile.MaxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading: %w", err)
 	}
-	runs, err := runfile.Parse(data)
+	return runfile.Parse(data)
+}
+
+// fitRuns fits a skyline to the runs of a file; miss is the chance to miss that is asked for, 0 = the weights of o hold.
+func fitRuns(in io.Reader, o skyline.Options, miss float64, peers []periodic.Peer) ([]byte, error) {
+	runs, err := readRuns(in)
 	if err != nil {
 		return nil, err
 	}
@@ -115,11 +159,11 @@ func fitRuns(in io.Reader, o skyline.Options, miss float64) ([]byte, error) {
 		o.Censored = append(o.Censored, r.Throttled)
 	}
 	if miss > 0 {
-		m, err := periodic.Learn(use, periodic.Options{Miss: miss, Debts: o.Debts, Censored: o.Censored})
+		m, err := periodic.Learn(use, periodic.Options{Miss: miss, Debts: o.Debts, Censored: o.Censored, Peers: peers})
 		if err != nil {
 			return nil, err
 		}
-		return json.Marshal(promised{m.Skyline, runs[0].Step, m.Miss, m.Alpha, m.Factor, m.Runs})
+		return json.Marshal(promised{m.Skyline, runs[0].Step, m.Miss, m.Alpha, m.Factor, m.Runs, m.Support(0), m.Borrowed})
 	}
 	m, err := skyline.Fit(use, o)
 	if err != nil {

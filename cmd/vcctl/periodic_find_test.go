@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -79,11 +81,40 @@ func TestPeriodicFitForAChance(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &m); err != nil || status != 0 || m.Runs != 20 || m.Miss > 0.1 || len(m.Skyline) != 3 || m.Factor < 0.9 || m.Factor > 1.3 {
 		t.Errorf("status %d, %s, %v\n%s", status, message, err, out)
 	}
+	// A chance that 20 runs do not support; with another job's runs, twice as heavy later on, more is reserved and no more promised.
+	var other bytes.Buffer
+	for i := range 200 {
+		fmt.Fprintf(&other, "{\"run\":\"r%d\",\"step\":60,\"usage\":[%d,10,%d]}\n", i, (2+i%3)*(1+i/100), (15+i%4)*(1+i/100))
+	}
+	file := filepath.Join(t.TempDir(), "other.jsonl")
+	if err := os.WriteFile(file, other.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	sum := map[bool]float64{}
+	for _, borrows := range []bool{false, true} {
+		args := []string{"--miss", "0.01"}
+		if borrows {
+			args = append(args, "--peer", file)
+		}
+		out, message, status := periodicRun(t, "fit", in.String(), args...)
+		var m promised
+		if err := json.Unmarshal([]byte(out), &m); err != nil || status != 0 || m.Borrowed != borrows || m.Support != "asked 1%, 20 runs support 4.8%: 79 more runs would support it" {
+			t.Errorf("status %d, %s, %v\n%s", status, message, err, out)
+		}
+		for _, v := range m.Skyline {
+			sum[borrows] += v
+		}
+	}
+	if sum[true] < 1.2*sum[false] {
+		t.Errorf("reserved %v", sum)
+	}
 	for _, c := range []struct {
 		in   string
 		args []string
 		says string
 	}{
+		{in.String(), []string{"--peer", file}, "--peer goes with --miss"},
+		{in.String(), []string{"--miss", "0.1", "--peer", file + "x"}, "no such file"},
 		{in.String(), []string{"--miss", "0.1", "--alpha", "0.5"}, "--alpha and --beta"},
 		{in.String(), []string{"--miss", "1"}, "between 0 and 1"},
 		{twoRuns, []string{"--miss", "0.1"}, "too few runs"},

@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"evenkeel/api/v1"
+	"evenkeel/forecast/periodic"
 )
 
 // periodicJobCommands ask a server about the jobs that it knows.
@@ -41,7 +42,7 @@ func (t *tool) periodicJobCommands() []*cli.Command {
 		{
 			Name: "accept", Usage: "sign a job off: reserve for its runs from now on", ArgsUsage: "JOB", Action: t.ask("accepting job %s", periodicDecide("accept")),
 			Description: "Reserves what its runs suggest, with what the flags say otherwise. With --rule and --length it needs no proposal.\n\n" +
-				"Example: vcctl periodic accept nightly --deadline 2h --miss 1%",
+				"Example: vcctl periodic accept nightly --deadline 2h --miss 5%",
 			Flags: append([]cli.Flag{&cli.StringFlag{Name: "miss", Usage: "`CHANCE` that a run needs more than is reserved, such as 1% or 0.01; 5% if left out"}}, asks...),
 		},
 		{
@@ -110,7 +111,10 @@ func writeContract(b *strings.Builder, what string, k *v1.PeriodicContract) {
 	}
 	miss := ""
 	if k.Miss > 0 {
-		miss = fmt.Sprintf(", %.1f%% of runs may need more", 100*k.Miss)
+		miss = fmt.Sprintf(", %s of runs may need more", periodic.Percent(k.Miss))
+		if k.Support != "" {
+			miss += " (" + k.Support + ")"
+		}
 	}
 	fmt.Fprintf(b, "%s: %s from %s %s; up to %s late, %s long, due after %s; %d VMs, %s, up to %s cores%s\n", what, k.Rule, k.Start, k.Zone, k.Lateness, k.Length, k.Deadline,
 		k.VMs, k.Memory.Short(), cores(peak), miss)

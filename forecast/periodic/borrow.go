@@ -18,18 +18,20 @@ type Peer struct {
 }
 
 // NewPeer compares the later half of a job's runs, in order of time, with the earlier one. There is none of too few runs, or of runs that do nothing.
-func NewPeer(runs [][]float64) (l Peer, ok bool) {
-	if len(runs) < MinRuns {
+func NewPeer(runs [][]float64) (l Peer, ok bool) { return PeerOfSizes(sizes(runs)) }
+
+// PeerOfSizes does the same with the work and the length of each run, in any unit.
+func PeerOfSizes(work, length []float64) (l Peer, ok bool) {
+	if len(work) < MinRuns {
 		return l, false
 	}
-	half := len(runs) / 2
-	work, length := sizes(runs)
+	half := len(work) / 2
 	typical, steps := median(slices.Clone(work[:half])), median(slices.Clone(length[:half]))
 	if !(typical > 0) {
 		return l, false
 	}
 	l.spread = max(minSpread, deviation(work[:half])/typical)
-	for k := half; k < len(runs); k++ {
+	for k := half; k < len(work); k++ {
 		l.work, l.length = append(l.work, work[k]/typical), append(l.length, length[k]/steps)
 	}
 	return l, true
@@ -52,7 +54,7 @@ func sizes(runs [][]float64) (work, length []float64) {
 // helped that is longer than its window. It assumes that jobs of equal spread have equal tails, which holds as a mean over jobs if at all. There is none where the job's own runs are
 // enough, or all peers' runs too few.
 func unseenRun(runs [][]float64, peers []Peer, chance float64, steps int) []float64 {
-	if len(runs) == 0 || !(chance > 0) || float64(len(runs)+1)*chance >= 1-1e-9 {
+	if len(runs) == 0 || !(chance > 0) || Supports(len(runs), chance) {
 		return nil
 	}
 	work, _ := sizes(runs)
@@ -89,25 +91,25 @@ func unseenRun(runs [][]float64, peers []Peer, chance float64, steps int) []floa
 }
 
 // ToServe are the runs that a reservation has to serve, so that the next run has more work than any of them with the chance: a job's own ones without the heaviest that the chance gives
-// away (conformal by their work: the rank ceil((n+1)(1-chance)) is kept), or with an unseen one where they are too few.
-func ToServe(runs [][]float64, peers []Peer, chance float64, steps int) [][]float64 {
+// away (conformal by their work: the rank ceil((n+1)(1-chance)) is kept), or with an unseen one where they are too few. The chance that follows, promised, is never below 1/(n+1): what is
+// borrowed adds nothing to it.
+func ToServe(runs [][]float64, peers []Peer, chance float64, steps int) (serve [][]float64, promised float64) {
 	n := len(runs)
 	rank := int(math.Ceil(float64(n+1)*(1-chance) - 1e-9))
 	if rank > n || rank < 1 {
 		if unseen := unseenRun(runs, peers, chance, steps); unseen != nil {
-			return append(slices.Clone(runs), unseen)
+			return append(slices.Clone(runs), unseen), MinChance(n)
 		}
-		return runs
+		return runs, MinChance(n)
 	}
 	work, _ := sizes(runs)
 	heaviest := slices.Sorted(slices.Values(work))[rank-1]
-	var out [][]float64
 	for i, r := range runs {
 		if work[i] <= heaviest {
-			out = append(out, r)
+			serve = append(serve, r)
 		}
 	}
-	return out
+	return serve, 1 - float64(rank)/float64(n+1)
 }
 
 // enlarged is a run that takes longer times as long and does heavier times the work, as far as it lies within so many steps.

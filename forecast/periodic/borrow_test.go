@@ -80,7 +80,11 @@ func TestToServe(t *testing.T) {
 		n        int
 		heaviest float64
 	}{{0.05, 19, 18}, {0.1, 18, 17}, {0.5, 10, 9}, {0.99, 1, 0}} {
-		got, heaviest := ToServe(runs, nil, c.chance, 9), 0.0
+		got, promised := ToServe(runs, nil, c.chance, 9)
+		heaviest := 0.0
+		if promised > c.chance+1e-9 || promised < c.chance-0.05-1e-9 {
+			t.Errorf("chance %v: %v is promised", c.chance, promised)
+		}
 		for _, r := range got {
 			heaviest = max(heaviest, r[0])
 		}
@@ -89,10 +93,10 @@ func TestToServe(t *testing.T) {
 		}
 	}
 	l, _ := NewPeer(append(slices.Repeat([][]float64{{5}}, 60), slices.Repeat([][]float64{{9}}, 60)...))
-	if got := ToServe(slices.Repeat([][]float64{{2}}, 19), []Peer{l}, 0.02, 9); len(got) != 20 || math.Abs(got[19][0]-3.6) > 1e-9 {
+	if got, promised := ToServe(slices.Repeat([][]float64{{2}}, 19), []Peer{l}, 0.02, 9); len(got) != 20 || math.Abs(promised-0.05) > 1e-9 || math.Abs(got[19][0]-3.6) > 1e-9 {
 		t.Errorf("with a peer: %v", got)
 	}
-	if got := ToServe(runs, nil, 0.01, 9); len(got) != 19 {
+	if got, promised := ToServe(runs, nil, 0.01, 9); len(got) != 19 || math.Abs(promised-0.05) > 1e-9 {
 		t.Errorf("no job has runs for it: %d runs", len(got))
 	}
 }

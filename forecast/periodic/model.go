@@ -12,6 +12,8 @@ import (
 // ErrFewRuns is returned for jobs of too few runs: they have no model (the paper has none for weekly jobs of a month either).
 var ErrFewRuns = errors.New("too few runs for a model")
 
+var errNoNeed = errors.New("no run needs anything")
+
 const (
 	// folds is how often a model is fitted to all runs but some, which say how good it is.
 	folds = 8
@@ -19,6 +21,8 @@ const (
 	betweenAlarms = 100
 	// bet is the exponent of the bets against a model: small ones win more on p-values that are far too small.
 	bet = 0.3
+	// surestAlpha leaves nothing undone of a thousand runs or fewer: it costs more than all that lies idle for it.
+	surestAlpha = 0.001
 )
 
 // alphas that a job may have, from one that buys safety to one that buys little.
@@ -32,28 +36,38 @@ type Options struct {
 	Debts bool
 	// Censored marks steps in which a run was held back. See skyline.Options.
 	Censored [][]bool
+	// Peers are other jobs, of the same owner, from which a job of too few runs for the chance borrows a run. See ToServe.
+	Peers []Peer
+	// Steps that a run may have; 0: as many as the longest.
+	Steps int
 }
 
 // Model is what to reserve for the next run of a job.
 type Model struct {
 	Skyline []float64 // by step, in the unit of the usage
-	// Alpha is the weight of over-allocation that reserves least for the chance that was asked for.
+	// Alpha is the weight of over-allocation of the fit that reserves least.
 	Alpha float64
 	// Factor by which the fitted skyline is multiplied, so that the chance holds.
 	Factor float64
 	// Miss is the chance that the next run needs more, if it is like the others. It may be more than was asked for: n runs
 	// say nothing about less than 1/(n+1).
 	Miss float64
-	Runs int
+	// Asked is the chance that was asked for.
+	Asked float64
+	Runs  int
+	// Borrowed: the skyline serves a run besides that is as heavy as those of the job's peers may be. It promises nothing more.
+	Borrowed bool
 
 	debts  bool
+	own    []float64 // the skyline without what is borrowed
 	scores []float64 // of the runs, each by a model that was not fitted to it, over Factor; sorted
 }
 
-// Learn fits what to reserve for the next run to past ones, in order of time. For each alpha, models are fitted to all runs but
-// an eighth, in turns; the factor by which such a model would have had to be larger is the score of a run that it has not seen.
-// The quantile of the scores at ceil((n+1)(1-miss)) is a conformal bound for the next run, which is not exact, as models of
-// nearly the same runs are used again: guaranteed is twice the chance, and about the chance itself is seen.
+// Learn fits what to reserve for the next run to past ones, in order of time. A choice (choose) is made of all runs, and eight times of
+// all but an eighth of them; the factor by which such a choice would have had to be larger is the score of a run that it has not seen. The
+// quantile of the scores at ceil((n+1)(1-miss)) is a conformal bound for the next run. As no run takes part in the choice that it scores,
+// the choice favours no score. The bound is not exact, as choices of nearly the same runs are used: guaranteed is twice the chance, and
+// about the chance itself is seen.
 func Learn(runs [][]float64, o Options) (Model, error) {
 	n := len(runs)
 	if n < MinRuns {
@@ -62,46 +76,107 @@ func Learn(runs [][]float64, o Options) (Model, error) {
 	if !(o.Miss > 0 && o.Miss < 1) {
 		return Model{}, fmt.Errorf("chance to miss %v: it must be between 0 and 1", o.Miss)
 	}
-	rank := min(n, int(math.Ceil(float64(n+1)*(1-o.Miss)-1e-9)))
-	best, cost := Model{}, math.Inf(1)
-	covered := false // by a factor, under some alpha
+	all, err := choose(runs, o, nil)
+	if err != nil {
+		return Model{}, err
+	}
+	if !(slices.Max(all.skyline) > 0) {
+		return Model{}, errNoNeed
+	}
+	m := Model{Asked: o.Miss, Alpha: all.alpha, Runs: n, debts: o.Debts}
+	if err := m.score(runs, o); err != nil {
+		return Model{}, err
+	}
+	within := coveredAt(m.scores, o.Miss)
+	if within == 0 {
+		return Model{}, errors.New("each run needs something in steps in which no other does")
+	}
+	m.Factor, m.Miss = m.scores[within-1], 1-float64(within)/float64(n+1)
+	if m.Factor == 0 {
+		return Model{}, errNoNeed
+	}
+	for _, v := range all.skyline {
+		m.own = append(m.own, m.Factor*v)
+	}
+	for i := range m.scores {
+		m.scores[i] /= m.Factor
+	}
+	m.Factor *= all.factor
+	m.Skyline = m.own
+	return m, m.borrow(runs, o)
+}
+
+// coveredAt is the rank, from 1 on, of the score of n that the next run stays below with the chance 1-miss, or of the largest below it
+// that a factor covers; 0 = none is.
+func coveredAt(sorted []float64, miss float64) int {
+	n := len(sorted)
+	within := min(n, int(math.Ceil(float64(n+1)*(1-miss)-1e-9)))
+	for within > 0 && math.IsInf(sorted[within-1], 1) {
+		within--
+	}
+	return within
+}
+
+// chosen is a skyline that serves the runs that it was fitted to, as far as a factor can.
+type chosen struct {
+	skyline       []float64
+	alpha, factor float64
+}
+
+// choose takes, of the fits to runs at all weights, each times the factor at which it serves all of these runs, the one that reserves least;
+// out are runs whose marks are left out. It leaves none of its runs out, whatever the chance: a choice of 17 runs must not serve more of
+// them than one of 20, or its scores promise too much.
+func choose(runs [][]float64, o Options, out []int) (best chosen, err error) {
+	covered, cost := 0, math.Inf(1)
 	for _, alpha := range alphas {
-		m := Model{Alpha: alpha, Runs: n, debts: o.Debts}
-		if err := m.score(runs, o); err != nil {
-			return Model{}, err
-		}
-		fitted, err := skyline.Fit(runs, o.weights(alpha, nil))
+		fitted, err := skyline.Fit(runs, o.weights(alpha, out))
 		if err != nil {
-			return Model{}, err
+			return best, err
 		}
-		within := rank
-		for within > 0 && math.IsInf(m.scores[within-1], 1) { // a run that no factor covers
+		scores := make([]float64, len(runs))
+		for i, r := range runs {
+			scores[i] = factor(r, fitted.Skyline, o.Debts)
+		}
+		slices.Sort(scores)
+		within := len(scores)
+		for within > 0 && math.IsInf(scores[within-1], 1) {
 			within--
 		}
-		if within == 0 { // a larger skyline may cover some
-			continue
+		c := chosen{alpha: alpha, factor: 1}
+		if within > 0 && scores[within-1] > 0 {
+			c.factor = scores[within-1]
 		}
-		covered = true
-		m.Factor, m.Miss = m.scores[within-1], 1-float64(within)/float64(n+1)
 		sum := 0.0
 		for _, v := range fitted.Skyline {
-			m.Skyline = append(m.Skyline, m.Factor*v)
-			sum += m.Factor * v
+			c.skyline = append(c.skyline, c.factor*v)
+			sum += c.factor * v
 		}
-		for i := range m.scores {
-			m.scores[i] /= m.Factor
+		if best.skyline == nil || within > covered || within == covered && sum < cost {
+			best, covered, cost = c, within, sum
 		}
-		if m.Factor > 0 && (m.Miss < best.Miss-1e-9 || math.IsInf(cost, 1) || m.Miss < best.Miss+1e-9 && sum < cost) {
-			best, cost = m, sum
-		}
-	}
-	switch {
-	case !covered:
-		return Model{}, errors.New("each run needs something in steps in which no other does")
-	case math.IsInf(cost, 1):
-		return Model{}, errors.New("no run needs anything")
 	}
 	return best, nil
+}
+
+// borrow raises the skyline until it serves an unseen run as well, where the job has too few runs for the chance that was asked for.
+// With debts it then has, from each step on, at least what it had and what that run needs: what was promised stays so.
+func (m *Model) borrow(runs [][]float64, o Options) error {
+	steps := o.Steps
+	if steps == 0 {
+		for _, r := range runs {
+			steps = max(steps, len(r))
+		}
+	}
+	unseen := unseenRun(runs, o.Peers, o.Miss, steps)
+	if unseen == nil {
+		return nil
+	}
+	both, err := skyline.Fit([][]float64{m.own, unseen}, skyline.Options{Alpha: surestAlpha, Debts: o.Debts})
+	if err != nil {
+		return err
+	}
+	m.Skyline, m.Borrowed = both.Skyline, true
+	return nil
 }
 
 // weights of the fit at an alpha, without some runs.
@@ -115,7 +190,7 @@ func (o Options) weights(alpha float64, without []int) skyline.Options {
 	return w
 }
 
-// score sets the scores of all runs, sorted.
+// score sets the scores of all runs, sorted, each by a choice of the runs outside of its fold.
 func (m *Model) score(runs [][]float64, o Options) error {
 	for fold := range folds {
 		var rest [][]float64
@@ -127,15 +202,12 @@ func (m *Model) score(runs [][]float64, o Options) error {
 				rest = append(rest, r)
 			}
 		}
-		if len(out) == 0 {
-			continue
-		}
-		fitted, err := skyline.Fit(rest, o.weights(m.Alpha, out))
+		c, err := choose(rest, o, out)
 		if err != nil {
 			return err
 		}
 		for _, i := range out {
-			m.scores = append(m.scores, factor(runs[i], fitted.Skyline, m.debts))
+			m.scores = append(m.scores, factor(runs[i], c.skyline, m.debts))
 		}
 	}
 	slices.Sort(m.scores)
@@ -188,7 +260,7 @@ const (
 // Observe takes in a run. Its conformal p-values are the shares of scores at least as large, or as small; each is bet against,
 // and gains above 100 withdraw the model: without a change that happens once in 100 runs on average, at most.
 func (w *Watch) Observe(m Model, run []float64) Drift {
-	s := m.Score(run)
+	s := factor(run, m.own, m.debts) // what is borrowed would look like less need
 	n := float64(len(m.scores))
 	from, _ := slices.BinarySearch(m.scores, s)
 	to := from

@@ -96,7 +96,7 @@ func peers(contracts []contract) (out []periodic.Peer) {
 // serving is a fit that leaves nothing undone of the runs that have to be served for a chance to need more.
 func (c *contract) serving(peers []periodic.Peer, chance float64) ([]float64, error) {
 	with := *c
-	with.past = periodic.ToServe(c.past, peers, chance, c.window())
+	with.past, _ = periodic.ToServe(c.past, peers, chance, c.window())
 	return with.fitted(surestAlpha, paperBeta)
 }
 

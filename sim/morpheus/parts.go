@@ -198,5 +198,24 @@ func (s *Study) reprovisioning() (*Table, error) {
 		enter(name+", re-provisioned", p.peak, p.reprovisioned(s.learned, p.peak, asInPaper()))
 		enter(name+", late runs only", p.peak, p.reprovisioned(s.learned, p.peak, forLateRuns()))
 	}
+	// On a cluster of equal size: what p95 misses less may be owed to the room that its peak leaves.
+	right, err := s.plan("p95", alignRight)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{alphaNamed(paperAlpha), borrowedName} {
+		p, err := s.plan(name, lowCost)
+		if err != nil {
+			return nil, err
+		}
+		size := max(p.peak, right.peak)
+		if name == borrowedName {
+			name = borrowedRow
+		} else {
+			name = "alpha " + percentOf(paperAlpha)
+		}
+		enter(name+", on the cluster of p95: re-provisioned", size, p.reprovisioned(s.learned, size, asInPaper()))
+		enter(name+", on the cluster of p95: late runs only", size, p.reprovisioned(s.learned, size, forLateRuns()))
+	}
 	return t, nil
 }

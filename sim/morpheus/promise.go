@@ -25,7 +25,7 @@ type promise struct {
 func (s *Study) promised(chance float64) (promises []promise, skylines [][]float64) {
 	for i := range s.learned {
 		c := &s.learned[i]
-		m, err := periodic.Learn(c.past[max(0, len(c.past)-maxPromised):], periodic.Options{Miss: chance, Debts: true})
+		m, err := periodic.Learn(c.past[max(0, len(c.past)-maxPromised):], periodic.Options{Miss: chance, Debts: true, Peers: s.peers, Steps: c.window()})
 		p := promise{m, err == nil}
 		if err != nil {
 			p.Skyline = c.quantile(1)
@@ -33,6 +33,15 @@ func (s *Study) promised(chance float64) (promises []promise, skylines [][]float
 		promises, skylines = append(promises, p), append(skylines, p.Skyline)
 	}
 	return promises, skylines
+}
+
+// servedChance is what follows for the work of the next run where a chance was asked for (periodic.ToServe), as a mean over jobs.
+func (s *Study) servedChance(chance float64) (mean float64) {
+	for i := range s.learned {
+		_, promised := periodic.ToServe(s.learned[i].past, nil, chance, 0)
+		mean += promised / float64(len(s.learned))
+	}
+	return mean
 }
 
 // kept compares promises with the runs that are played: the chance that was promised, and the share of runs that needed more, as means over the jobs with a model.

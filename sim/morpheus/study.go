@@ -296,7 +296,7 @@ func (s *Study) misses() (*Table, error) {
 			return nil, err
 		}
 		o := p.onlyReserved(s.learned)
-		t.enterMisses("a chance of "+percentOf(chance)+", borrowed", o, chance, s.avoidable(&o))
+		t.enterMisses("a chance of "+percentOf(chance)+", borrowed", o, s.servedChance(chance), s.avoidable(&o))
 	}
 	for _, row := range []struct {
 		name, skylines string

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -125,12 +126,13 @@ func (p *Morpheus) reserve(c *Cluster) {
 	}
 	type learned struct{ cpu, memory []float64 }
 	models := map[int32]learned{}
+	peers := peersOf(c.Workload.Periodic)
 	for i := range c.Workload.Periodic {
 		j := &c.Workload.Periodic[i]
 		p.report.Jobs++
 		m, ok := models[j.Of]
 		if !ok {
-			m.cpu, m.memory = p.learn(j.Past)
+			m.cpu, m.memory = p.learn(j.Past, peers(j.Of))
 			models[j.Of] = m
 		}
 		g := asks[i]
@@ -164,13 +166,40 @@ func (p *Morpheus) reserve(c *Cluster) {
 	p.report.Peak = p.agenda.Load().Peak()
 }
 
+// peersOf returns the other jobs by what a job repeats: all are of one owner.
+func peersOf(jobs []workload.Periodic) func(of int32) []periodic.Peer {
+	known := map[int32]periodic.Peer{}
+	for i := range jobs {
+		j := &jobs[i]
+		if _, ok := known[j.Of]; ok {
+			continue
+		}
+		var use [][]float64
+		for _, r := range j.Past {
+			use = append(use, r.CPU)
+		}
+		if l, ok := periodic.NewPeer(use); ok {
+			known[j.Of] = l
+		}
+	}
+	order := slices.Sorted(maps.Keys(known))
+	return func(of int32) (out []periodic.Peer) {
+		for _, k := range order {
+			if k != of {
+				out = append(out, known[k])
+			}
+		}
+		return out
+	}
+}
+
 // learn is what to reserve, as shares of the request; nil where no model can be learned.
-func (p *Morpheus) learn(past []workload.PastRun) (cpu, memory []float64) {
+func (p *Morpheus) learn(past []workload.PastRun, peers []periodic.Peer) (cpu, memory []float64) {
 	var cpus, memories [][]float64
 	for _, r := range past {
 		cpus, memories = append(cpus, r.CPU), append(memories, r.Memory)
 	}
-	of, err := periodic.Learn(cpus, periodic.Options{Miss: p.Miss, Debts: true})
+	of, err := periodic.Learn(cpus, periodic.Options{Miss: p.Miss, Debts: true, Peers: peers})
 	if err != nil {
 		return nil, nil
 	}

@@ -26,17 +26,42 @@ type run struct {
 // contract is what was learned of a job.
 type contract struct {
 	job          periodic.Job
-	runs         []run // whose use is known, in order of time
-	learned      int   // of them; the others are played
-	phase        int   // step of the agenda at which its first period starts
-	period       int   // steps
-	arrival, due int   // steps after the begin of a period
+	runs         []run           // whose use is known, in order of time
+	learned      int             // of them; the others are played
+	peers        []periodic.Peer // other jobs of the same owner
+	phase        int             // step of the agenda at which its first period starts
+	period       int             // steps
+	arrival, due int             // steps after the begin of a period
 	deadline     time.Duration
 	source       string // of the deadline
 	miss         float64
 	count        int     // VMs
 	cpu, memory  float64 // declared, of all its VMs; 0: not known
 	request      reservation.Request
+}
+
+// trainedOn is how many of n runs are learned from.
+func trainedOn(n int) int {
+	return min(n, max(periodic.MinRuns, int(math.Ceil(trainShare*float64(n)))))
+}
+
+// peersOf are the other jobs of a job's owner, with the runs that are learned from.
+func peersOf(jobs []periodic.Job, of int, runs []periodic.Recorded) (out []periodic.Peer) {
+	for i := range jobs {
+		if i == of || jobs[i].Owner != jobs[of].Owner {
+			continue
+		}
+		var use [][]float64
+		for _, k := range jobs[i].Runs {
+			if len(runs[k].Usage) > 0 {
+				use = append(use, runs[k].Usage)
+			}
+		}
+		if p, ok := periodic.NewPeer(use[:trainedOn(len(use))]); ok {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // clockSeconds are those of a zone's wall clock since 1970.
@@ -124,7 +149,7 @@ func (c *contract) learn(o *Options) (reason string, changes []string) {
 	if n < periodic.MinRuns {
 		return fmt.Sprintf("the use of %d of its runs is known, and %d are needed", n, periodic.MinRuns), nil
 	}
-	c.learned = min(n, max(periodic.MinRuns, int(math.Ceil(trainShare*float64(n)))))
+	c.learned = trainedOn(n)
 	var lengths []int
 	for _, r := range c.runs[:c.learned] {
 		lengths = append(lengths, len(r.Usage))
@@ -149,7 +174,7 @@ func (c *contract) learn(o *Options) (reason string, changes []string) {
 		c.count = max(c.count, r.Count)
 		c.cpu, c.memory = max(c.cpu, float64(r.Count)*r.CPU), max(c.memory, float64(r.Count)*r.Memory)
 	}
-	of, err := periodic.Learn(cpu, periodic.Options{Miss: o.Miss, Debts: true, Censored: censored})
+	of, err := periodic.Learn(cpu, periodic.Options{Miss: o.Miss, Debts: true, Censored: censored, Peers: c.peers, Steps: c.window()})
 	if err != nil {
 		return "no model of its CPU: " + err.Error(), nil
 	}

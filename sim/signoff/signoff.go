@@ -138,7 +138,7 @@ func Play(runs []periodic.Recorded, hosts []Host, residents []Resident, o Option
 	r := &Report{Step: o.Step, AgendaSteps: stepsFor(jobs, o.Step), Hosts: len(hosts)}
 	contracts := make([]contract, len(jobs))
 	for i := range jobs {
-		contracts[i] = contract{job: jobs[i], period: int(jobs[i].Period.Seconds() / o.Step)}
+		contracts[i] = contract{job: jobs[i], period: int(jobs[i].Period.Seconds() / o.Step), peers: peersOf(jobs, i, runs)}
 		r.Jobs = append(r.Jobs, contracts[i].sign(runs, jobs, r.AgendaSteps, &o))
 	}
 	b, err := newBoard(hosts, residents, r.AgendaSteps)

@@ -3,6 +3,7 @@ package agenda
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -28,13 +29,15 @@ type Proposal struct {
 	SignOff state.SignOff
 	Period  time.Duration
 	Text    string // why it does not rest on what runs used; "": it does
+	Support string // what chance its runs support, where a smaller one was asked for; and whether it borrows a run
 }
 
 // ErrNoPattern says that no period was found, and that the owner gave none.
 var ErrNoPattern = errors.New("no period was found")
 
-// Propose makes the contract that follows from the past runs of a job and from what its owner asks. It says nothing of hosts.
-func Propose(runs []state.Run, ask Ask) (Proposal, error) {
+// Propose makes the contract that follows from the past runs of a job and from what its owner asks. It says nothing of hosts. A job of too few
+// runs for the chance that is asked for borrows from others: the runs of other jobs, of the same tenant only; nil: from none.
+func Propose(runs []state.Run, ask Ask, others iter.Seq[[]state.Run]) (Proposal, error) {
 	runs = alike(runs)
 	if len(runs) == 0 {
 		return Proposal{}, fmt.Errorf("%w: no run of it is recorded", ErrNoPattern)
@@ -49,7 +52,7 @@ func Propose(runs []state.Run, ask Ask) (Proposal, error) {
 	if err != nil {
 		return p, err
 	}
-	p.need(runs, ask)
+	p.need(runs, ask, others)
 	return p, p.window(offsets, last.Deadline, ask)
 }
 
@@ -103,7 +106,7 @@ func (p *Proposal) recur(runs []state.Run, ask Ask, zone *time.Location) (offset
 }
 
 // need sets the skyline: learned from runs whose use is known, or flat.
-func (p *Proposal) need(runs []state.Run, ask Ask) {
+func (p *Proposal) need(runs []state.Run, ask Ask, others iter.Seq[[]state.Run]) {
 	length := ask.Length
 	if length == 0 {
 		for _, r := range runs {
@@ -122,9 +125,12 @@ func (p *Proposal) need(runs []state.Run, ask Ask) {
 		flat = min(ask.Cores, declared)
 		p.Text = "the owner gave its CPU"
 	} else {
-		m, per, n, err := learn(runs, ask.Miss, step)
+		m, per, err := learn(runs, ask.Miss, step, others)
 		if err == nil {
-			c.Miss, c.Runs = m.Miss, n
+			c.Miss, c.Runs, p.Support = m.Miss, m.Runs, m.Support(maxLearnRuns)
+			if m.Borrowed {
+				p.Support += "; it borrows a run as heavy as those of the tenant's other jobs were, to come near to what was asked"
+			}
 			for k := range c.Cores {
 				c.Cores[k] = min(declared, peak(m.Skyline, k*int(c.Step)/60, ((k+1)*int(c.Step)+59)/60, per))
 			}
@@ -167,7 +173,7 @@ func peak(skyline []float64, from, to, per int) (out float64) {
 
 // learn fits a skyline to the last runs whose use is known, for a contract of such steps, in values of so many minutes: the highest of
 // these minutes.
-func learn(runs []state.Run, miss float64, step time.Duration) (m periodic.Model, per, n int, err error) {
+func learn(runs []state.Run, miss float64, step time.Duration, others iter.Seq[[]state.Run]) (m periodic.Model, per int, err error) {
 	if miss == 0 {
 		miss = defaultMiss
 	}
@@ -175,13 +181,13 @@ func learn(runs []state.Run, miss float64, step time.Duration) (m periodic.Model
 	var censored [][]bool
 	longest := 0
 	for _, r := range runs {
-		if u := r.Usage; u != nil && len(u.Cores) > 0 && float64(len(u.Unknown)) <= maxUnknown*float64(len(u.Cores)) {
+		if u := r.Usage; isKnown(u) {
 			cores, throttled := minutes(u)
 			used, censored, longest = append(used, cores), append(censored, throttled), max(longest, len(cores))
 		}
 	}
 	if len(used) < periodic.MinRuns {
-		return m, 1, 0, fmt.Errorf("of %d runs it is known what they used, of %d it must be", len(used), periodic.MinRuns)
+		return m, 1, fmt.Errorf("of %d runs it is known what they used, of %d it must be", len(used), periodic.MinRuns)
 	}
 	skip := max(0, len(used)-maxLearnRuns)
 	used, censored = used[skip:], censored[skip:]
@@ -190,8 +196,48 @@ func learn(runs []state.Run, miss float64, step time.Duration) (m periodic.Model
 		used[i], censored[i] = coarse(used[i], censored[i], per)
 	}
 	// Each step stands alone: the hosts keep a run's memory as long as it lasts, so it must not last longer for want of CPU.
-	m, err = periodic.Learn(used, periodic.Options{Miss: miss, Censored: censored})
-	return m, per, len(used), err
+	o := periodic.Options{Miss: miss, Censored: censored}
+	if !periodic.Supports(len(used), miss) && others != nil {
+		o.Peers = peers(others)
+	}
+	m, err = periodic.Learn(used, o)
+	return m, per, err
+}
+
+// Supported says of a contract that its runs support no smaller chance to miss; "" where they do, or none was learned.
+func Supported(c state.SignOff) string {
+	if c.Miss == 0 || c.Miss > periodic.MinChance(c.Runs)+1e-9 {
+		return ""
+	}
+	return fmt.Sprintf("no smaller chance follows from %d runs", c.Runs)
+}
+
+// Percent writes a chance in percent, rounded up.
+func Percent(chance float64) string { return periodic.Percent(chance) }
+
+// isKnown says whether one can learn from what a run used.
+func isKnown(u *state.RunUsage) bool {
+	return u != nil && len(u.Cores) > 0 && float64(len(u.Unknown)) <= maxUnknown*float64(len(u.Cores))
+}
+
+// peers are other jobs from which one of few runs may borrow.
+func peers(others iter.Seq[[]state.Run]) (out []periodic.Peer) {
+	for runs := range others {
+		var work, length []float64 // core-seconds and seconds of each run
+		for _, r := range alike(runs) {
+			if u := r.Usage; isKnown(u) {
+				var sum int64
+				for _, c := range u.Cores {
+					sum += c
+				}
+				work, length = append(work, float64(sum*u.Step)/1000), append(length, float64(int64(len(u.Cores))*u.Step))
+			}
+		}
+		if p, ok := periodic.PeerOfSizes(work, length); ok {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // coarse has one value for so many minutes, the highest of them; it was throttled if one of them was.
@@ -281,7 +327,7 @@ func Override(c state.SignOff, ask Ask) (state.SignOff, error) {
 			cores = ask.Cores
 		}
 		p := Proposal{SignOff: c}
-		p.need([]state.Run{{}}, Ask{Length: length, Cores: cores})
+		p.need([]state.Run{{}}, Ask{Length: length, Cores: cores}, nil)
 		c = p.SignOff
 		c.Miss, c.Runs = 0, 0
 	}

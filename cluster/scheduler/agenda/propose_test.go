@@ -38,7 +38,7 @@ func TestProposal(t *testing.T) {
 		t.Fatal(err)
 	}
 	runs := func() []state.Run { return nights(20, 50, berlin, rand.New(rand.NewPCG(1, 1))) }
-	p, err := agenda.Propose(runs(), agenda.Ask{Zone: berlin, Miss: 0.1})
+	p, err := agenda.Propose(runs(), agenda.Ask{Zone: berlin, Miss: 0.1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestProposal(t *testing.T) {
 		"declared":         {func(r []state.Run) []state.Run { r[19].Deadline = 7200; return r }, agenda.Ask{Zone: berlin}, "", ""},
 		"lost runs no use": {func(r []state.Run) []state.Run { return lostAll(r) }, agenda.Ask{Zone: berlin}, "no period was found", ""},
 	} {
-		p, err := agenda.Propose(x.spoil(runs()), x.ask)
+		p, err := agenda.Propose(x.spoil(runs()), x.ask, nil)
 		if x.says != "" && (err == nil || !strings.Contains(err.Error(), x.says)) || x.says == "" && err != nil || !strings.Contains(p.Text, x.text) {
 			t.Errorf("%s: %v, %q", name, err, p.Text)
 		}
@@ -96,11 +96,44 @@ func lostAll(r []state.Run) []state.Run {
 	return r
 }
 
+// A chance that its runs do not support is not promised; a job beside others borrows a run, and is promised no more.
+func TestProposalOfFewRuns(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 1))
+	runs := nights(20, 50, time.UTC, r)
+	enough, err := agenda.Propose(runs, agenda.Ask{Miss: 0.05}, nil)
+	if err != nil || enough.Support != "" || math.Abs(enough.SignOff.Miss-1.0/21) > 1e-9 {
+		t.Errorf("of 20 runs 5%%: %+v, %v", enough, err)
+	}
+	alone, err := agenda.Propose(runs, agenda.Ask{Miss: 0.01}, nil)
+	if err != nil || !strings.HasPrefix(alone.Support, "asked 1%, 20 runs support 4.8%; it takes 99") || strings.Contains(alone.Support, "borrow") || alone.SignOff.Miss != enough.SignOff.Miss {
+		t.Errorf("of 20 runs 1%%: %+v, %v", alone, err)
+	}
+	if got := agenda.Supported(alone.SignOff); got != "no smaller chance follows from 20 runs" {
+		t.Errorf("of a contract: %q", got)
+	}
+	// The later runs of another job, as steady, had twice the work of its earlier ones.
+	other := nights(200, 50, time.UTC, r)
+	for _, x := range other[100:] {
+		for k := range x.Usage.Cores {
+			x.Usage.Cores[k] *= 2
+		}
+	}
+	borrowed, err := agenda.Propose(runs, agenda.Ask{Miss: 0.01}, slices.Values([][]state.Run{other}))
+	if err != nil || !strings.Contains(borrowed.Support, "borrows") || borrowed.SignOff.Miss != alone.SignOff.Miss {
+		t.Errorf("beside another job: %+v, %v", borrowed, err)
+	}
+	for k, cores := range borrowed.SignOff.Cores {
+		if want := min(4, 1.7*(1+float64(k)*5/50)); cores < alone.SignOff.Cores[k] || cores < want {
+			t.Errorf("step %d has %v cores, alone %v", k, cores, alone.SignOff.Cores[k])
+		}
+	}
+}
+
 // Sixty runs of ten days: learning stays bounded. Its time is measured by BenchmarkProposal.
 func BenchmarkProposal(b *testing.B) {
 	runs := nights(60, 800, time.UTC, rand.New(rand.NewPCG(1, 1)))
 	for b.Loop() {
-		if _, err := agenda.Propose(runs, agenda.Ask{}); err != nil {
+		if _, err := agenda.Propose(runs, agenda.Ask{}, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

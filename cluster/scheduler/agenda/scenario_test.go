@@ -167,7 +167,7 @@ func (p *play) record() {
 // signOff accepts what is proposed.
 func (p *play) signOff() {
 	p.T.Helper()
-	x, err := agenda.Propose(p.Snapshot().Runs("render-#"), agenda.Ask{Deadline: 3 * time.Hour})
+	x, err := agenda.Propose(p.Snapshot().Runs("render-#"), agenda.Ask{Deadline: 3 * time.Hour}, nil)
 	if err != nil || x.SignOff.Runs < 8 || x.Period != 24*time.Hour {
 		p.T.Fatalf("proposed: %+v, %v", x, err)
 	}

@@ -17,7 +17,7 @@ import (
 func askedFor(t *testing.T, rule string, length time.Duration) state.SignOff {
 	t.Helper()
 	run := state.Run{ID: "x", Submitted: scheduling.Start, Started: scheduling.Start, Ended: scheduling.Start.Add(length), Groups: []state.RunGroup{{Name: "g0", Count: 2, CPU: 1, Memory: scheduling.GiB}}, MinYield: 0.5}
-	p, err := agenda.Propose([]state.Run{run}, agenda.Ask{Rule: rule})
+	p, err := agenda.Propose([]state.Run{run}, agenda.Ask{Rule: rule}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
