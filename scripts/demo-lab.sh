@@ -101,7 +101,7 @@ for h in h2 h3; do
 	on "$h" cluster join "$(bin/labhost -dir "$lab" address h1):7480" <"$dir/token"
 done
 on h1 image add guest-initrd --kind initrd --file "$PWD/build/guest/initrd.img" >/dev/null
-on h1 image add guest --kind kernel --file "$PWD/build/guest/vmlinuz" --initrd guest-initrd --cmdline "console=ttyS0 quiet panic=-1 ek.burn=1" >/dev/null
+on h1 image add guest --kind kernel --file "$PWD/build/guest/vmlinuz" --initrd guest-initrd --cmdline "console=ttyS0 quiet no_timer_check panic=-1 ek.burn=1" >/dev/null
 empty() { on h1 host confirm-empty "$1" >/dev/null 2>&1; }
 ready() { [[ $(on h1 host list -o json | grep -c '"state": *"ready"') -eq 3 ]]; }
 await 30 ready

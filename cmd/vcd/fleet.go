@@ -221,8 +221,9 @@ func (f *fleet) seed(ctx context.Context, ctl *leader.Service, guest, dir string
 	return nil
 }
 
-// tinyCmdline boots the tiny guest: console on the serial port, every vCPU busy.
-const tinyCmdline = "console=ttyS0 quiet panic=-1 ek.burn=all"
+// tinyCmdline boots the tiny guest: console on the serial port, every vCPU busy. no_timer_check is for emulation on a busy machine, where
+// the kernel may give up its timer at boot.
+const tinyCmdline = "console=ttyS0 quiet no_timer_check panic=-1 ek.burn=all"
 
 // copyGuest to where the hypervisor's user can read it.
 func copyGuest(from, to string) (initrd, kernel string, err error) {

@@ -33,7 +33,7 @@ func TestDashboard(t *testing.T) {
 	tab.Fill(`input[name=token]`, d.Token())
 	tab.Press("Log in")
 	tab.Until("the form", func() bool { return tab.At() == "/ui/new" })
-	tab.Fill(`textarea`, "name: web\nonFull: reject\nminYield: 0.9\ngroups:\n- {name: vm, cpu: 0.3, memory: 96MiB, boot: {kernel: tiny, cmdline: console=ttyS0 quiet panic=-1}}\n")
+	tab.Fill(`textarea`, "name: web\nonFull: reject\nminYield: 0.9\ngroups:\n- {name: vm, cpu: 0.3, memory: 96MiB, boot: {kernel: tiny, cmdline: console=ttyS0 quiet no_timer_check panic=-1}}\n")
 	tab.Press("Create")
 	tab.Until("the page of web", func() bool { return tab.At() == "/ui/virtual-clusters/web" })
 	shows("the guest runs", "running · 1 of 1")

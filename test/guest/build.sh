@@ -149,7 +149,7 @@ little_endian() { printf '\\x%02x' $(($1 & 255)) $(($1 >> 8 & 255)) $(($1 >> 16 
 # make_disk FILE: no device is attached and nothing mounted, so no root is needed.
 make_disk() {
 	local fat=$tmp/fat raw=$tmp/raw start=2048 sectors=$(((disk_mib - 1) * 2048)) file
-	printf 'DEFAULT guest\nLABEL guest\n LINUX vmlinuz\n INITRD initrd.img\n APPEND console=ttyS0 quiet panic=-1\n' >"$tmp/syslinux.cfg"
+	printf 'DEFAULT guest\nLABEL guest\n LINUX vmlinuz\n INITRD initrd.img\n APPEND console=ttyS0 quiet no_timer_check panic=-1\n' >"$tmp/syslinux.cfg"
 	truncate -s $((sectors * 512)) "$fat"
 	mkfs.fat -F 16 -h "$start" -n EVENKEEL --invariant "$fat" >/dev/null
 	cp "$loader" "$tmp/ldlinux.c32"
