@@ -138,10 +138,7 @@ func choose(runs [][]float64, o Options, out []int) (best chosen, err error) {
 			scores[i] = factor(r, fitted.Skyline, o.Debts)
 		}
 		slices.Sort(scores)
-		within := len(scores)
-		for within > 0 && math.IsInf(scores[within-1], 1) {
-			within--
-		}
+		within := coveredAt(scores, 0)
 		c := chosen{alpha: alpha, factor: 1}
 		if within > 0 && scores[within-1] > 0 {
 			c.factor = scores[within-1]
