@@ -173,7 +173,7 @@ func disks(t *testing.T, d *daemon.Daemon, h *lab.Host, base string) {
 	kept, fresh, empty := group("kept"), group("fresh"), group("empty")
 	kept.Image, kept.Network, kept.CloudInit = "small-linux", "wire", &v1.CloudInit{UserData: userData}
 	fresh.Image, fresh.Disk = "small-linux", &v1.Disk{Size: otherSize, Ephemeral: true}
-	empty.Boot = &v1.Boot{Kernel: "tiny", Cmdline: "console=ttyS0 quiet no_timer_check panic=-1 ek.ip=10.97.0.50/24"}
+	empty.Boot = &v1.Boot{Kernel: "tiny", Cmdline: lab.Guest{}.Cmdline("ek.ip=10.97.0.50/24")}
 	empty.Disk, empty.Network = &v1.Disk{Size: otherSize}, "bridge:br0"
 	d.Done(d.Create(t.Context(), v1.VirtualClusterSpec{Name: "store", OnFull: "reject", Groups: []v1.GroupSpec{kept, fresh, empty}}))
 

@@ -90,7 +90,7 @@ func TestLateRunsMeetTheirDeadlines(t *testing.T) {
 // vc of one VM that boots with such settings.
 func vc(name string, minYield float64, settings string, job *v1.PeriodicSpec) v1.VirtualClusterSpec {
 	return v1.VirtualClusterSpec{Name: name, MinYield: &minYield, Periodic: job, Groups: []v1.GroupSpec{{Name: "g", Count: 1, CPU: need, Memory: 96 * mib,
-		Boot: &v1.Boot{Kernel: "tiny", Cmdline: "console=ttyS0 quiet no_timer_check panic=-1 " + settings}}}}
+		Boot: &v1.Boot{Kernel: "tiny", Cmdline: lab.Guest{}.Cmdline(settings)}}}}
 }
 
 // calibrate measures how many units of work a guest does in a core-second.

@@ -40,7 +40,7 @@ func newSite(t *testing.T, cpu float64, memory int64, step time.Duration) *site 
 func vc(name string, memory, lowest int64, settings string) v1.VirtualClusterSpec {
 	return v1.VirtualClusterSpec{Name: name, OnFull: "reject", Needs: "estimated", Groups: []v1.GroupSpec{{Name: "g", Count: 1, CPU: 0.2, Memory: v1.Size(memory), MemoryMin: v1.Size(lowest),
 		Disk: &v1.Disk{Size: v1.Size(64 * mib), Ephemeral: true},
-		Boot: &v1.Boot{Kernel: "tiny", Cmdline: "console=ttyS0 quiet no_timer_check panic=-1 ek.beat=3600000 ek.swap=vda " + settings}}}}
+		Boot: &v1.Boot{Kernel: "tiny", Cmdline: lab.Guest{}.Cmdline("ek.beat=3600000 ek.swap=vda " + settings)}}}}
 }
 
 // admit a VC and follow what its guest says; the error says why it is refused.
