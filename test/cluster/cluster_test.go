@@ -97,6 +97,11 @@ func TestCluster(t *testing.T) {
 		}
 		ok := t.Run(c.name, func(t *testing.T) {
 			begun := time.Now()
+			defer func() {
+				if t.Failed() { // now: the scenarios to come add to the logs, or the time of all ends
+					s.lab.ShowLogs(t)
+				}
+			}()
 			s.calm(t)
 			c.f(t, s, tab)
 			s.once(t)

@@ -92,7 +92,7 @@ func New(t testing.TB, opts Options) *Lab {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			l.showLogs(t)
+			l.ShowLogs(t)
 		}
 		if err := l.Close(); err != nil {
 			t.Error(err)
@@ -101,8 +101,8 @@ func New(t testing.TB, opts Options) *Lab {
 	return l
 }
 
-// showLogs shows the last lines of each log in the hosts' directories.
-func (l *Lab) showLogs(t testing.TB) {
+// ShowLogs shows the last lines of each log in the hosts' directories.
+func (l *Lab) ShowLogs(t testing.TB) {
 	const last = 4000 // bytes
 	logs, _ := filepath.Glob(filepath.Join(l.dir, "*", "programs", "*.log"))
 	for _, path := range logs {
