@@ -87,7 +87,7 @@ skip_race="^Test($plain_names)\$|^TestRunWorkloads\$/^(recurring|lublin|azure|op
 without() { grep -vxF -f <(printf '%s\n' "$1" | grep . || echo -) || true; }
 
 logs=$(mktemp -d)
-trap 'rm -rf "$logs"; rmdir "${group:-none}" 2>/dev/null || true' EXIT
+trap 'rm -rf "$logs"; rmdir "${groups:-none}"-* 2>/dev/null || true' EXIT
 
 go build -modfile=tools.mod -o "$logs/gotestsum" gotest.tools/gotestsum
 mkdir "$logs/events"
@@ -306,23 +306,29 @@ run() {
 	esac
 }
 
-# lower_priority has this shell, and all that it starts, run at a lower priority. Priorities count among processes of one control group. Each lab has
-# a group of its own, so that others need one as well, with the weight that nice 10 has; root alone can make it.
-group=/sys/fs/cgroup/cpu/evenkeel-beside-$$ weight=cpu.shares:110
-[[ ! -e /sys/fs/cgroup/cgroup.controllers ]] || group=/sys/fs/cgroup/evenkeel-beside-$$ weight=cpu.weight:11
+# in_group NAME WEIGHT has this shell, and all that it starts, share the CPU as one: WEIGHT is that of a process of nice 0 in per cent. Each lab
+# has a group of its own with 100, so that what runs in none would count as much as a whole lab, process by process: twenty of them left
+# the servers of a lab too little to keep a leader. Root alone can make groups.
+groups=/sys/fs/cgroup/cpu/evenkeel-$$ weights=cpu.shares unit=1024
+[[ ! -e /sys/fs/cgroup/cgroup.controllers ]] || { groups=/sys/fs/cgroup/evenkeel-$$ weights=cpu.weight unit=100; }
+in_group() {
+	{
+		mkdir "$groups-$1"
+		echo $((unit * $2 / 100)) >"$groups-$1/$weights"
+		echo "$BASHPID" >"$groups-$1/cgroup.procs"
+	} 2>/dev/null || true
+}
+
+# lower_priority is nice 10, in and among groups.
 lower_priority() {
 	renice -n 10 -p "$BASHPID" >/dev/null
-	{
-		mkdir "$group"
-		echo "${weight#*:}" >"$group/${weight%:*}"
-		echo "$BASHPID" >"$group/cgroup.procs"
-	} 2>/dev/null || true
+	in_group low 11
 }
 
 # newer says whether there is a newer QEMU than Debian 12 has: live migration of emulated guests needs one.
 newer() { scripts/fetch-qemu.sh >&2; }
 
-# side STAGE... runs stages, one after the other, beside what follows, at the same priority, where there is memory for it; and otherwise
+# side STAGE... runs stages, one after the other, beside what follows, with as much of the CPU as one lab, where there is memory for it; and otherwise
 # before that. rejoin waits for all of them.
 side() {
 	local s
@@ -331,6 +337,7 @@ side() {
 		return
 	fi
 	(
+		in_group "$1" 100
 		beside=yes
 		for s in "$@"; do run "$s"; done
 	) &

@@ -325,6 +325,11 @@ func (s *site) leader(t *testing.T) *host {
 
 // healthy: all members vote and are well, all hosts are ready and hold their leases.
 func (s *site) healthy(ctx context.Context) error {
+	for _, h := range s.hosts {
+		if !h.Up() {
+			return fmt.Errorf("%s has no power", h.Name)
+		}
+	}
 	st, err := ask(ctx, s.hosts, func(ctx context.Context, c *client.Client) (v1.ClusterStatus, error) { return c.Status(ctx) })
 	if err != nil {
 		return err

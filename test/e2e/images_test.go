@@ -18,6 +18,7 @@ import (
 	"evenkeel/api/v1"
 	"evenkeel/test/daemon"
 	"evenkeel/test/lab"
+	"evenkeel/test/patience"
 )
 
 const (
@@ -288,7 +289,8 @@ func report(t *testing.T, d *daemon.Daemon, vm string) string {
 	}()
 	var all strings.Builder
 	asked := false
-	for deadline := time.After(time.Minute); ; {
+	const limit = 5 * time.Minute // an emulated guest beside much other work says nothing for minutes
+	for deadline := time.After(patience.Within(limit)); ; {
 		select {
 		case s, open := <-said:
 			all.WriteString(s)
@@ -310,7 +312,7 @@ func report(t *testing.T, d *daemon.Daemon, vm string) string {
 				return all.String()
 			}
 		case <-deadline:
-			t.Fatalf("%s did not report within a minute; it said %q", vm, all.String())
+			t.Fatalf("%s did not report within %v; it said %q", vm, limit, all.String())
 		}
 	}
 }
