@@ -4,8 +4,9 @@
 #   unit   packages that need no hypervisor
 #   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo, not on
 #          packages that start no goroutine, a house rule for those that decide, and not on whole clusters)
-#   programs  test/attack, which wants the CPU that labs take, and beside it vcctl, with the race detector, what links libvirt, vcd
-#          above all, and the dashboard in a browser: these wait for servers most of the time, and may last into the next stage
+#   programs  test/attack, which wants the CPU that labs take, and beside it what links libvirt, vcd above all, and the dashboard in
+#          a browser: these wait for servers most of the time, and may last into the next stage
+#   vcctl  vcctl with the race detector, after the labs: it takes both CPUs of a small machine
 #   real   packages whose tests drive the real libvirt and QEMU, that of this machine and that of Debian's backports: chaos and
 #          moves beside the rest of what measures no CPU, then what measures it, alone
 #   demo   no tests, but make demo; with "real" beside its labs, after chaos
@@ -15,7 +16,7 @@
 #   vuln   no tests, but make vuln
 #   fuzz   every fuzz target for EVENKEEL_FUZZTIME executions (default 20000x, fewer where one is slow: executions below)
 # Tests of "real" wait more than they compute. With memory enough chaos runs beside its others, and lint, image, race and fuzz beside
-# it, "programs" and "machines", and vuln, in the order given, at a lower priority. What runs beside others prints when it ends.
+# it, "programs", vcctl and "machines", and vuln, in the order given, at a lower priority. What runs beside others prints when it ends.
 # EVENKEEL_PATIENCE, a number of at least 1, multiplies the limits of what tests wait for, on a machine too slow for them.
 # A stage that fails does not keep the later ones from running; the status is 1 if any failed. At the end: each stage with its time and how
 # many tests ran, failed and were skipped, and the ten slowest tests.
@@ -27,7 +28,7 @@ export EVENKEEL_GUEST=${EVENKEEL_GUEST:-$PWD/build/guest}
 unset EVENKEEL_REAL
 
 export EVENKEEL_PATIENCE=${EVENKEEL_PATIENCE:-1}
-timeout=$(awk -v f="$EVENKEEL_PATIENCE" 'BEGIN { if (f !~ /^[0-9]+(\.[0-9]+)?$/ || f + 0 < 1) exit 1; printf "%dm", 15 * f }') || {
+timeout=$(awk -v f="$EVENKEEL_PATIENCE" 'BEGIN { if (f !~ /^[0-9]+(\.[0-9]+)?$/ || f + 0 < 1) exit 1; printf "%dm", 40 * f }') || {
 	echo "test.sh: EVENKEEL_PATIENCE=\"$EVENKEEL_PATIENCE\": it must be a number of at least 1, such as 3" >&2
 	exit 2
 }
@@ -179,7 +180,7 @@ on_machines='^Test(Machine|Conformance|Caps|Vcd)$/^(Machine.*|NoGuest|OneGuest|W
 # machines prints at its end what was checked, what was not, and why.
 machines() {
 	local status=0
-	EVENKEEL_MACHINES=1 go_test -count 1 -short -timeout 40m -run "$on_machines" <<<evenkeel/test/machines || status=$?
+	EVENKEEL_MACHINES=1 go_test -count 1 -short -run "$on_machines" <<<evenkeel/test/machines || status=$?
 	jq -r 'select(.Output) | .Output' "$events" | grep '^machines:' | awk '!seen[$0]++'
 	return "$status"
 }
@@ -236,12 +237,14 @@ run() {
 		EVENKEEL_SEEDS=${EVENKEEL_SEEDS:-200} stage "whole clusters without libvirt" go_test <<<"$whole"
 		;;
 	programs)
-		side vcctl
+		side linked
 		stage "attacks on servers" go_test -count 1 <<<"$attack"
 		;;
 	vcctl)
 		# Without a number as many scripts run at a time as there are CPUs.
 		stage "unit tests of vcctl, race detector" go_test -race -parallel 4 <<<evenkeel/cmd/vcctl
+		;;
+	linked)
 		stage "unit tests of what links libvirt" go_test < <(without "$real_paths" <<<"$cgo")
 		run browser
 		;;
@@ -260,14 +263,14 @@ run() {
 	chaos)
 		if newer; then
 			EVENKEEL_REAL=1 EVENKEEL_QEMU=$PWD/build/qemu EVENKEEL_CHAOS_SEED=16 stage "chaos: five minutes of faults" \
-				go_test -p 1 -count 1 -timeout 40m -run '^TestChaos$' <<<'evenkeel/test/chaos'
+				go_test -p 1 -count 1 -run '^TestChaos$' <<<'evenkeel/test/chaos'
 		else
 			echo "== NOT RUN: chaos, and migration on real QEMU (no newer QEMU to be had)"
 		fi
 		;;
 	moves)
 		! newer || EVENKEEL_REAL=1 EVENKEEL_QEMU=$PWD/build/qemu stage "moves on the QEMU of backports, cuts and kills at hand-overs" \
-			go_test -p 1 -count 1 -timeout 40m -run '^TestM(igrate|oves)' <<<$'evenkeel/test/chaos\nevenkeel/test/migrate\nevenkeel/hypervisor/libvirt'
+			go_test -p 1 -count 1 -run '^TestM(igrate|oves)' <<<$'evenkeel/test/chaos\nevenkeel/test/migrate\nevenkeel/hypervisor/libvirt'
 		;;
 	demo)
 		stage "the demo" make --no-print-directory demo
@@ -368,7 +371,7 @@ demo=() # beside the labs
 for s in "$@"; do
 	case $s in
 	demo) if [[ " $* " == *" real "* ]]; then demo=(demo); else front+=(demo); fi ;;
-	real | programs | unit | machines) front+=("$s") ;;
+	real | programs | vcctl | unit | machines) front+=("$s") ;;
 	*) low+=("$s") ;;
 	esac
 done

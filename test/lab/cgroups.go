@@ -16,6 +16,8 @@ const (
 	cgroupRoot  = "/sys/fs/cgroup"
 	cgroupMagic = 0x27e0eb // of a v1 hierarchy; linux/magic.h
 	periodUs    = 100_000
+	// The kernel's limits of a group's weight among its siblings, in cgroup v2 and v1.
+	maxWeight, maxShares = 10_000, 262_144
 )
 
 func unified() bool {
@@ -142,12 +144,20 @@ func limitCPU(dirs []string, cores float64) error {
 	return errors.Join(set(dirs, "cpu.cfs_period_us", fmt.Sprint(periodUs)), set(dirs, "cpu.cfs_quota_us", quota))
 }
 
+// weigh gives the groups the weight of so many processes of nice 0 that are in no group.
+func weigh(dirs []string, processes int) error {
+	if unified() {
+		return set(dirs, "cpu.weight", fmt.Sprint(min(100*processes, maxWeight)))
+	}
+	return set(dirs, "cpu.shares", fmt.Sprint(min(1024*processes, maxShares)))
+}
+
 // precede gives the groups the greatest weight there is among their siblings.
 func precede(dirs []string) error {
 	if unified() {
-		return set(dirs, "cpu.weight", "10000")
+		return set(dirs, "cpu.weight", fmt.Sprint(maxWeight))
 	}
-	return set(dirs, "cpu.shares", "262144")
+	return set(dirs, "cpu.shares", fmt.Sprint(maxShares))
 }
 
 func freeze(dirs []string, frozen bool) error {

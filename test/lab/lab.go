@@ -230,6 +230,11 @@ func (l *Lab) bringUp(ctx context.Context) error {
 	if err := first.PowerOn(ctx); err != nil {
 		return err
 	}
+	// A real host shares its CPUs with no other. Without it one process beside the lab has as much as all hosts together.
+	const cpus = 2 // of a small host
+	if err := weigh(l.cgroups(""), cpus*len(l.hosts)); err != nil {
+		return err
+	}
 	errs := make([]error, len(l.hosts))
 	var all sync.WaitGroup
 	for i, h := range l.hosts[1:] {
