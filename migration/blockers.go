@@ -172,6 +172,6 @@ func (e *emptying) explain(b *Blocker, vm int, at []int, spent float64) {
 	default:
 		b.Cause = ByOrder
 		b.Why = "there is room for it only once others have moved, or without others that leave"
-		b.Advice = []Advice{Advice(fmt.Sprintf("free %s on any other host for a while", size(e.f.of(vm).Memory))), addHost, StopIt}
+		b.Advice = append([]Advice{Advice(fmt.Sprintf("free %s on any other host for a while", size(e.f.of(vm).Memory)))}, e.f.lastly(vm)...)
 	}
 }

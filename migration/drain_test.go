@@ -168,6 +168,26 @@ func TestDrainWithTooFewHostsForApart(t *testing.T) {
 	}
 }
 
+// A further host is advised to no VM that must be on a host by its name.
+func TestDrainOfABoundVM(t *testing.T) {
+	for rule, want := range map[string]bool{"host:h0": false, "vc:web": true} {
+		p := migration.Problem{
+			Hosts:  []migration.Host{{Name: "h0", CPU: 4, Memory: 8}, {Name: "h1", CPU: 4, Memory: 2}},
+			Groups: []migration.Group{{Name: "web", Count: 1, CPU: 1, Memory: 3, Hosts: []int{0}}, {Name: "db", Count: 1, CPU: 1, Memory: 2, Hosts: []int{0}}},
+			Rules:  &allocator.Rules{Affinity: []*allocator.Affinity{nil, {Require: []string{rule}}}},
+		}
+		out := drained(t, p, migration.DrainRequest{Hosts: []int{0}, Budget: math.Inf(1)})
+		at := slices.IndexFunc(out.Blockers, func(b migration.Blocker) bool { return b.Group == 1 })
+		if out.Feasible || at < 0 || slices.Contains(out.Blockers[at].Advice, "add a host") != want || !slices.Contains(out.Blockers[at].Advice, migration.StopIt) {
+			t.Errorf("require %s: %+v", rule, out.Blockers)
+		}
+		one, err := migration.MoveOne(p, 1, 0, migration.AnyHost)
+		if err != nil || one.Feasible || slices.Contains(one.Advice, "add a host") != want {
+			t.Errorf("require %s: to no host, advice %q, %v", rule, one.Advice, err)
+		}
+	}
+}
+
 // VMs that need each other leave together.
 func TestDrainKeepsVMsTogether(t *testing.T) {
 	p := migration.Problem{

@@ -116,10 +116,10 @@ func (e *emptying) whyNone(vm, to int, order string) (string, []Advice) {
 			why = strings.TrimPrefix(why, noHost)
 		}
 		return why, slices.DeleteFunc(advice, func(a Advice) bool { return a == StopIt || to != AnyHost && a == addHost })
-	case order != "":
-		return order, []Advice{addHost}
+	case order == "":
+		order = "some virtual cluster would get less than its minimum yield"
 	}
-	return "some virtual cluster would get less than its minimum yield", []Advice{addHost}
+	return order, slices.DeleteFunc(e.f.lastly(vm), func(a Advice) bool { return a == StopIt })
 }
 
 // hostYields returns the least yield of the VMs on each host, VMs being on the hosts at and groups having these caps.

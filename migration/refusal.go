@@ -31,7 +31,7 @@ func (s *placementTable) refusal(vm int, leaves []bool) (Cause, string, []Advice
 		r.add(v, s.f.p.Hosts[j].Unavailable != "")
 	}
 	if r.asked == 0 {
-		return ByCordon, "there is no other host", []Advice{addHost, StopIt}
+		return ByCordon, "there is no other host", s.f.lastly(vm)
 	}
 	x := explanation{s: s, vm: vm}
 	x.cordon(r)
@@ -39,7 +39,17 @@ func (s *placementTable) refusal(vm int, leaves []bool) (Cause, string, []Advice
 	x.yield(r)
 	x.rules(r)
 	x.routes(r)
-	return x.cause, noHost + strings.Join(x.parts, "; "), append(x.advice, addHost, StopIt)
+	return x.cause, noHost + strings.Join(x.parts, "; "), append(x.advice, s.f.lastly(vm)...)
+}
+
+// lastly is the advice that helps whatever the causes are. A further host is of no use to a VM that must be on a host by its name.
+func (f *fleet) lastly(vm int) []Advice {
+	if r, g := f.p.Rules, f.group[vm]; r != nil && g < len(r.Affinity) {
+		if a := r.Affinity[g]; a != nil && slices.ContainsFunc(a.Require, func(term string) bool { return strings.HasPrefix(term, "host:") }) {
+			return []Advice{StopIt}
+		}
+	}
+	return []Advice{addHost, StopIt}
 }
 
 // add a verdict. unavailable: the host takes no VM, though no operator cordoned it.
