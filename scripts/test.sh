@@ -4,9 +4,8 @@
 #   unit   packages that need no hypervisor
 #   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo, not on
 #          packages that start no goroutine, a house rule for those that decide, and not on whole clusters)
-#   programs  test/attack, which wants the CPU that labs take, and beside it what links libvirt, vcd above all, and the dashboard in
-#          a browser: these wait for servers most of the time, and may last into the next stage
-#   vcctl  vcctl with the race detector, after the labs: it takes both CPUs of a small machine
+#   programs  test/attack, which wants the CPU that labs take, and beside it what links libvirt, vcd above all
+#   clients  vcctl, with the race detector, and the dashboard in a browser: after the labs, as each could use the whole of a small machine
 #   real   packages whose tests drive the real libvirt and QEMU, that of this machine and that of Debian's backports: chaos and
 #          moves beside the rest of what measures no CPU, then what measures it, alone
 #   demo   no tests, but make demo; with "real" beside its labs, after chaos
@@ -16,7 +15,7 @@
 #   vuln   no tests, but make vuln
 #   fuzz   every fuzz target for EVENKEEL_FUZZTIME executions (default 20000x, fewer where one is slow: executions below)
 # Tests of "real" wait more than they compute. With memory enough chaos runs beside its others, and lint, image, race and fuzz beside
-# it, "programs", vcctl and "machines", and vuln, in the order given, at a lower priority. What runs beside others prints when it ends.
+# it, "programs", "clients" and "machines", and vuln, in the order given, at a lower priority. What runs beside others prints when it ends.
 # EVENKEEL_PATIENCE, a number of at least 1, multiplies the limits of what tests wait for, on a machine too slow for them.
 # A stage that fails does not keep the later ones from running; the status is 1 if any failed. At the end: each stage with its time and how
 # many tests ran, failed and were skipped, and the ten slowest tests.
@@ -240,13 +239,14 @@ run() {
 		side linked
 		stage "attacks on servers" go_test -count 1 <<<"$attack"
 		;;
-	vcctl)
+	clients)
+		side browser
 		# Without a number as many scripts run at a time as there are CPUs.
 		stage "unit tests of vcctl, race detector" go_test -race -parallel 4 <<<evenkeel/cmd/vcctl
+		rejoin
 		;;
 	linked)
 		stage "unit tests of what links libvirt" go_test < <(without "$real_paths" <<<"$cgo")
-		run browser
 		;;
 	real)
 		# Two labs at a time: with three a move's hosts stand still for longer than its byte budget allows for.
@@ -371,7 +371,7 @@ demo=() # beside the labs
 for s in "$@"; do
 	case $s in
 	demo) if [[ " $* " == *" real "* ]]; then demo=(demo); else front+=(demo); fi ;;
-	real | programs | vcctl | unit | machines) front+=("$s") ;;
+	real | programs | clients | unit | machines) front+=("$s") ;;
 	*) low+=("$s") ;;
 	esac
 done
