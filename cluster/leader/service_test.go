@@ -368,6 +368,38 @@ func TestScaleDownAndUp(t *testing.T) {
 	})
 }
 
+// A change is superseded once a later one changes the same group, and not by one of another group.
+func TestScaleSuperseded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startCluster(t, scratch.Dir(t), newWorld(t, 2), 2)
+		ctx := t.Context()
+		spec := vc("a", 1, 0.25, 256*mib)
+		spec.Groups = append(spec.Groups, state.Group{Name: "other", Count: 1, CPU: 0.25, Memory: 256 * mib})
+		c.done(c.Create(ctx, spec, leader.Call{}))
+		one, two, three := 1, 2, 3
+		scaled, err := c.Scale(ctx, "a", leader.Scale{Group: spec.Groups[0].Name, Count: &three}, leader.Call{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.done(c.Scale(ctx, "a", leader.Scale{Group: "other", Count: &two}, leader.Call{}))
+		progress := func(v *leader.View) state.OpState {
+			op, _ := v.Operation(scaled.Operation.ID)
+			return v.Progress(op).State
+		}
+		c.eventually("the first change is done as well", func(v *leader.View) bool { return progress(v) == state.OpDone })
+		v := c.done(c.Scale(ctx, "a", leader.Scale{Group: spec.Groups[0].Name, Count: &one}, leader.Call{}))
+		if got := progress(v); got != state.OpSuperseded {
+			t.Errorf("of 3 VMs, where a later request wants 1: %s", got)
+		}
+		if _, err := c.Stop(ctx, "a", leader.Call{}); err != nil {
+			t.Fatal(err)
+		}
+		if v, _ = c.View(ctx, false); progress(v) != state.OpSuperseded {
+			t.Errorf("and stopped: %s", progress(v))
+		}
+	})
+}
+
 // Memory that grows in place is refused where the host has no room for it.
 func TestScaleMemoryRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -186,6 +186,9 @@ func (s *Snapshot) runProgress(op Operation, vc VC, vms []VM, enacted func(strin
 	case vc.Goal == GoalDelete, vc.Goal == GoalStop && !ChangesSpec(op.Kind):
 		p.State, p.Text = OpSuperseded, "a later request wants it to "+string(vc.Goal)
 		return p
+	case ChangesSpec(op.Kind) && s.changedSince(op):
+		p.State, p.Text = OpSuperseded, "a later request changed what this one asked for: vcctl vc history "+vc.Name
+		return p
 	case vc.Goal == GoalStop:
 		p.State, p.Text = OpDone, "holds from its next start"
 		return p

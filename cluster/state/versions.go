@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -123,6 +125,32 @@ func (s *Snapshot) Written(vc VC, seen string, author Author) (now VCSpec, base 
 // ChangesSpec says whether operations of a kind change what is asked of a VC that there is.
 func ChangesSpec(kind string) bool {
 	return slices.Contains([]string{"scale", "apply", "edit", "rollback"}, kind)
+}
+
+// changedSince says whether a later version changes a group that the operation changed. The versions of the operation, before it and
+// after it must be kept.
+func (s *Snapshot) changedSince(op Operation) bool {
+	versions := s.VersionsOf(op.VC)
+	at := slices.IndexFunc(versions, func(v VCVersion) bool { return v.Index == op.Index })
+	if at < 1 {
+		return false
+	}
+	before, asked, now := versions[at-1].Spec.groups(), versions[at].Spec.groups(), versions[len(versions)-1].Spec.groups()
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(before)), slices.Collect(maps.Keys(asked))) {
+		if !reflect.DeepEqual(before[name], asked[name]) && !reflect.DeepEqual(asked[name], now[name]) {
+			return true
+		}
+	}
+	return false
+}
+
+// groups by their names. The zero Group is none.
+func (s VCSpec) groups() map[string]Group {
+	out := make(map[string]Group, len(s.Groups))
+	for _, g := range s.Groups {
+		out[g.Name] = g
+	}
+	return out
 }
 
 // addVersion adds a version of a VC, and drops those that are too many.
