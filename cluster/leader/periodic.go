@@ -83,7 +83,7 @@ func (c *Service) decidePeriodic(ctx context.Context, name string, ask PeriodicA
 			return p, &Invalid{Fields: []FieldError{{Field: "job", Text: "job " + name + ": " + err.Error()}}}
 		}
 	case p.Refused != "":
-		return p, &Invalid{Fields: []FieldError{{Field: "job", Text: "job " + name + ": " + p.Refused + "; give rule and length to reserve without"}}}
+		return p, &Invalid{Fields: []FieldError{{Field: "job", Text: "job " + name + ": " + p.Refused}}}
 	default:
 		put.SignOff = p.Proposal.SignOff
 		put.SignOff.Skips = old.Skips

@@ -116,8 +116,16 @@ func writeContract(b *strings.Builder, what string, k *v1.PeriodicContract) {
 			miss += " (" + k.Support + ")"
 		}
 	}
-	fmt.Fprintf(b, "%s: %s from %s %s; up to %s late, %s long, due after %s; %d VMs, %s, up to %s cores%s\n", what, k.Rule, k.Start, k.Zone, k.Lateness, k.Length, k.Deadline,
-		k.VMs, k.Memory.Short(), cores(peak), miss)
+	skips := ""
+	if n := len(k.Skips); n > 0 {
+		const shown = 5
+		skips = "; no run on " + strings.Join(k.Skips[:min(n, shown)], ", ")
+		if n > shown {
+			skips += fmt.Sprintf(" and %d more days", n-shown)
+		}
+	}
+	fmt.Fprintf(b, "%s: %s from %s %s; up to %s late, %s long, due after %s; %d VMs, %s, up to %s cores%s%s\n", what, k.Rule, k.Start, k.Zone, k.Lateness, k.Length, k.Deadline,
+		k.VMs, k.Memory.Short(), cores(peak), miss, skips)
 }
 
 func periodicExplain(c *call) (any, view, error) {

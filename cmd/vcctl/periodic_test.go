@@ -3,11 +3,14 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"evenkeel/api/v1"
 )
 
 // periodicFit runs `vcctl periodic fit` as a user does.
@@ -116,5 +119,19 @@ func TestPeriodicFitOfHadoop(t *testing.T) {
 	}
 	if math.Abs(f.Objective-50.20019024) > 1e-6 || len(f.Skyline) != 7 || f.Step != 5 || f.Gap > 1e-9 {
 		t.Errorf("%+v", f)
+	}
+}
+
+// A contract names the days that have no run, the first five of many.
+func TestContractOfSkips(t *testing.T) {
+	for skips, want := range map[int]string{0: "2.00 cores\n", 1: "2.00 cores; no run on 2026-12-01\n", 7: "; no run on 2026-12-01, 2026-12-02, 2026-12-03, 2026-12-04, 2026-12-05 and 2 more days\n"} {
+		k := &v1.PeriodicContract{Cores: []float64{1, 2}}
+		for day := range skips {
+			k.Skips = append(k.Skips, fmt.Sprintf("2026-12-%02d", day+1))
+		}
+		var b strings.Builder
+		if writeContract(&b, "Contract", k); !strings.HasSuffix(b.String(), want) {
+			t.Errorf("%q, want %q at its end", b.String(), want)
+		}
 	}
 }

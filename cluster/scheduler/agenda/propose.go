@@ -35,6 +35,9 @@ type Proposal struct {
 // ErrNoPattern says that no period was found, and that the owner gave none.
 var ErrNoPattern = errors.New("no period was found")
 
+// giveRule is the way out where runs show no period.
+const giveRule = "give a rule to reserve without"
+
 // Propose makes the contract that follows from the past runs of a job and from what its owner asks. It says nothing of hosts. A job of too few
 // runs for the chance that is asked for borrows from others: the runs of other jobs, of the same tenant only; nil: from none.
 func Propose(runs []state.Run, ask Ask, others iter.Seq[[]state.Run]) (Proposal, error) {
@@ -86,7 +89,7 @@ func (p *Proposal) recur(runs []state.Run, ask Ask, zone *time.Location) (offset
 	}
 	jobs := periodic.Jobs(plain, zone)
 	if len(jobs) == 0 {
-		return nil, fmt.Errorf("%w: %d runs are recorded, of which at least %d must come at a steady time", ErrNoPattern, len(runs), periodic.MinRuns)
+		return nil, fmt.Errorf("%w: %d runs are recorded, of which at least %d must come at a steady time; %s", ErrNoPattern, len(runs), periodic.MinRuns, giveRule)
 	}
 	job := jobs[0]
 	p.Period = job.Period
@@ -94,7 +97,7 @@ func (p *Proposal) recur(runs []state.Run, ask Ask, zone *time.Location) (offset
 	first, last := runs[job.Runs[0]].Submitted, runs[job.Runs[len(job.Runs)-1]].Submitted
 	times, err := job.Recurrence.Between(first.Add(-job.Period), last.Add(job.Period), job.Clock(zone))
 	if err != nil || len(times) == 0 {
-		return nil, fmt.Errorf("%w: its rule has no time near its runs: %w", ErrNoPattern, err)
+		return nil, fmt.Errorf("%w: its rule has no time near its runs: %w; %s", ErrNoPattern, err, giveRule)
 	}
 	for _, i := range job.Runs {
 		at := runs[i].Submitted
