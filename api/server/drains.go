@@ -41,7 +41,7 @@ func (s *Server) registerDrains(api huma.API) {
 		})
 	optionalBody(api, path)
 	change(api, http.MethodDelete, route{"undrainHost", path, tagHost, "Stop emptying a host",
-		"The host takes new VMs again, and none leaves it any more; moves under way end, and nothing is moved back."}, http.StatusOK, nil,
+		"No VM leaves the host any more; moves under way end, and nothing is moved back. The host takes new VMs again, unless it was cordoned before the drain: it stays so."}, http.StatusOK, nil,
 		func(ctx context.Context, in *struct {
 			NameParam
 			CallParams

@@ -152,7 +152,7 @@ func (c *Service) tryDrain(ctx context.Context, host string, q DrainRequest, pri
 // drainOf returns the drain of a host as it would begin now.
 func (t *term) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*state.HostDrain, drain.Answer, error) {
 	now := t.c.o.Now().UTC()
-	d := h.Drain.Begin(state.Drain{MaxBytes: -1, OnBlocked: q.OnBlocked, By: q.By, Reason: q.Reason}, now)
+	d := h.BeginDrain(state.Drain{MaxBytes: -1, OnBlocked: q.OnBlocked, By: q.By, Reason: q.Reason}, now, s.Format())
 	if q.Deadline > 0 {
 		d.Deadline = now.Add(q.Deadline)
 	}
@@ -195,7 +195,8 @@ func (t *term) drainFleet(s *state.Snapshot, supersedes []string, keep map[strin
 	return moves.NewFleet(s, t.env(), t.reports.fleet(s), moves.Options{Supersedes: supersedes, Pinned: keep, CopyStorage: meta.Settings.Moves.CopyStorage, Steps: drainEffort})
 }
 
-// Undrain makes a host take VMs again, and ends its drain: moves under way end, nothing is moved back.
+// Undrain ends a host's drain: moves under way end, nothing is moved back. The host takes VMs again, unless an operator had cordoned it
+// before.
 func (c *Service) Undrain(ctx context.Context, host string, call Call) error {
 	what := "undrain host " + host
 	for n := 0; ; n++ {
@@ -214,7 +215,7 @@ func (c *Service) Undrain(ctx context.Context, host string, call Call) error {
 		}
 		body := state.HostDrain{Host: host, Version: h.Drain.Index}
 		if p, ok := s.MovePlan(h.Drain.Plan); ok && !p.State.Ended() {
-			body.MovePlan = moves.Stop(p, "host "+host+" takes VMs again")
+			body.MovePlan = moves.Stop(p, "the drain of host "+host+" was taken back")
 		}
 		err = c.propose(ctx, state.KindDrain, body)
 		if err == nil {

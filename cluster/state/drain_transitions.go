@@ -21,12 +21,14 @@ var drainSteps = map[DrainState][]DrainState{
 	DrainDone:    nil,
 }
 
-// Begin returns the drain next as it begins at that time, or goes on from this one if that is running.
-func (d Drain) Begin(next Drain, at time.Time) Drain {
+// BeginDrain returns the drain next of the host as it begins at that time, or goes on from the host's own if that is running. format is
+// the version of the log's format.
+func (h Host) BeginDrain(next Drain, at time.Time, format int) Drain {
 	next.State, next.Since = DrainRunning, at
-	if d.State == DrainRunning {
-		next.Since = d.Since
+	if h.Drain.State == DrainRunning {
+		next.Since = h.Drain.Since
 	}
+	next.KeepsCordon = h.Drain.KeepsCordon || h.Drain.State == "" && h.Cordoned && format >= keepsCordonSince
 	return next
 }
 
@@ -36,6 +38,9 @@ func (d Drain) End(as DrainState, text string) Drain {
 	return d
 }
 
+// cordonReason is why a host with the drain is cordoned, where no operator gave a reason.
+func (d Drain) cordonReason() string { return "drain" + because(d.Reason) }
+
 // withDrain returns the host once its drain is next, at that log index. The zero drain is none.
 func (h Host) withDrain(next Drain, index uint64) (Host, error) {
 	old, was := h.Drain, h.Cordoned
@@ -43,7 +48,10 @@ func (h Host) withDrain(next Drain, index uint64) (Host, error) {
 		return h, fmt.Errorf("host %s: a drain that is %q does not become %q: %w", h.Name, old.State, next.State, ErrConflict)
 	}
 	if next.State == "" {
-		h.Drain, h.Cordoned, h.CordonReason = Drain{}, false, ""
+		h.Drain, h.Cordoned = Drain{}, old.KeepsCordon
+		if !h.Cordoned || h.CordonReason == old.cordonReason() { // an operator may cordon without a reason
+			h.CordonReason = ""
+		}
 	} else {
 		h.Drain = next
 		h.Drain.Index, h.Drain.Begun = index, old.Begun
@@ -51,7 +59,7 @@ func (h Host) withDrain(next Drain, index uint64) (Host, error) {
 			h.Drain.Begun = index
 		}
 		if !h.Cordoned || h.CordonReason == "" {
-			h.CordonReason = "drain" + because(next.Reason)
+			h.CordonReason = next.cordonReason()
 		}
 		h.Cordoned = true
 	}

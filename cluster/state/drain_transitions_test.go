@@ -55,11 +55,44 @@ func TestDrainTransitions(t *testing.T) {
 	}
 }
 
+// A host that an operator had cordoned stays cordoned, for the operator's reason, once its drain is taken back, however often that began.
+func TestCordonOutlastsADrain(t *testing.T) {
+	for _, c := range []struct {
+		before Host
+		format int
+		want   Host
+	}{
+		{Host{}, FormatVersion, Host{}},
+		{Host{Cordoned: true, CordonReason: "fan"}, FormatVersion, Host{Cordoned: true, CordonReason: "fan"}},
+		{Host{Cordoned: true}, FormatVersion, Host{Cordoned: true}},
+		{Host{Cordoned: true, CordonReason: "fan"}, 1, Host{}}, // servers of the version before know no better
+	} {
+		h := c.before
+		for index := range uint64(2) {
+			d := h.BeginDrain(Drain{Reason: "disk"}, time.Unix(50, 0), c.format)
+			if (&HostDrain{Drain: d}).since() > c.format {
+				t.Errorf("%+v: the drain %+v is of a later format", c, d)
+			}
+			var err error
+			if h, err = h.withDrain(d, index+20); err != nil || !h.Cordoned {
+				t.Fatalf("%+v: drained as %+v, %v", c, h, err)
+			}
+			if h, err = h.withDrain(h.Drain.End(DrainStopped, "no time"), index+20); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h, err := h.withDrain(Drain{}, 30)
+		if h.Version = 0; err != nil || h != c.want {
+			t.Errorf("%+v: undrained as %+v, %v", c, h, err)
+		}
+	}
+}
+
 func TestDrainBeginsAndEnds(t *testing.T) {
 	at := time.Unix(50, 0)
 	for _, state := range []DrainState{"", DrainRunning, DrainDone, DrainBlocked, DrainStopped} {
 		old := Drain{State: state, Since: at.Add(-time.Hour), By: "ann"}
-		next := old.Begin(Drain{By: "bob", MaxBytes: 7}, at)
+		next := Host{Drain: old, Cordoned: old.State != ""}.BeginDrain(Drain{By: "bob", MaxBytes: 7}, at, FormatVersion)
 		since := at
 		if state == DrainRunning {
 			since = old.Since

@@ -217,6 +217,18 @@ type Drain struct {
 	Moved     int64      `json:"moved,omitempty"` // bytes, of plans before that one
 	Index     uint64     `json:"index,omitempty"` // log index of its last change
 	Begun     uint64     `json:"begun,omitempty"` // log index of its beginning: plans made since are of it
+	// KeepsCordon: an operator had cordoned the host before the drain began. It stays cordoned when the drain is taken back.
+	KeepsCordon bool `json:"keepsCordon,omitempty"`
+}
+
+// keepsCordonSince is the version of the format that brought Drain.KeepsCordon.
+const keepsCordonSince = 2
+
+func (b *HostDrain) since() int {
+	if b.Drain.KeepsCordon {
+		return keepsCordonSince
+	}
+	return 0
 }
 
 // MoveMode says who decides on moves that no operator asked for.
@@ -451,7 +463,7 @@ func (s *Snapshot) drainProgress(op Operation) Progress {
 	}
 	switch h.Drain.State {
 	case "":
-		out.State, out.Text = OpSuperseded, "the host takes VMs again"
+		out.State, out.Text = OpSuperseded, "the drain was taken back"
 	case DrainDone:
 		out.State, out.Text = OpDone, "the host is empty"
 	case DrainBlocked, DrainStopped:

@@ -255,7 +255,11 @@ func (w *writer) drain(b *HostDrain) error {
 	}
 	switch {
 	case b.Drain.State == "" && old.State != "":
-		w.event("host-undrained", "host", h.Name, "takes new VMs again")
+		if h.Cordoned {
+			w.event("host-undrained", "host", h.Name, "stays cordoned, as it was before the drain%s", because(h.CordonReason))
+		} else {
+			w.event("host-undrained", "host", h.Name, "takes new VMs again")
+		}
 	case b.Drain.State != old.State:
 		w.event("host-"+string(b.Drain.State), "host", h.Name, "%s%s", b.Drain.State, because(b.Drain.Text))
 	}

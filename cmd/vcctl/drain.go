@@ -495,7 +495,11 @@ func hostUndrain(c *call) (any, view, error) {
 	if err == nil && before.Drain == nil {
 		return h, func(bool) string { return "Host " + h.Name + " has no drain: nothing was changed.\n" }, nil
 	}
-	return h, c.changed("; host "+h.Name+" is "+h.State, "Host "+h.Name+" takes new VMs again; nothing is moved back."), err
+	done := "Host " + h.Name + " takes new VMs again; nothing is moved back."
+	if h.Cordoned {
+		done = "Host " + h.Name + " is drained no more; nothing is moved back. It stays cordoned, as it was before the drain: vcctl host uncordon " + h.Name
+	}
+	return h, c.changed("; host "+h.Name+" is "+h.State, done), err
 }
 
 func hostConfirmEmpty(c *call) error {
