@@ -117,6 +117,37 @@ func without(t *rapid.T, p allocator.Problem, r *allocator.Rules, group, quoted 
 	return &out
 }
 
+// VMs that require others of their own cluster never fit where these cannot be beside them; what others may bring is waited for.
+func TestNeverTogether(t *testing.T) {
+	hosts := []allocator.Host{{Name: "h1", CPU: 4, Memory: 4 * gib}, {Name: "h2", CPU: 4, Memory: 4 * gib}}
+	own := &allocator.Affinity{Require: []string{"vc:a"}}
+	group := func(count int, memory float64) allocator.Group {
+		return allocator.Group{Cluster: "a", Name: "g", Count: count, CPU: 1, Memory: memory * gib}
+	}
+	for name, c := range map[string]struct {
+		groups []allocator.Group
+		rules  []*allocator.Affinity
+		never  bool
+	}{
+		"alone":            {[]allocator.Group{group(1, 1)}, []*allocator.Affinity{own}, true},
+		"a label of it":    {[]allocator.Group{group(1, 1)}, []*allocator.Affinity{{Require: []string{"app=web"}}}, false},
+		"another cluster":  {[]allocator.Group{group(1, 1)}, []*allocator.Affinity{{Require: []string{"vc:b"}}}, false},
+		"spread":           {[]allocator.Group{group(2, 1)}, []*allocator.Affinity{{Spread: "host", Require: []string{"vc:a"}}}, true},
+		"too large":        {[]allocator.Group{group(2, 3)}, []*allocator.Affinity{own}, true},
+		"on two hosts":     {[]allocator.Group{group(1, 1), group(1, 1)}, []*allocator.Affinity{{Require: []string{"vc:a", "host:h1"}}, {Require: []string{"host:h2"}}}, true},
+		"one host is full": {[]allocator.Group{group(2, 2), {Cluster: "full", Name: "f", Count: 2, CPU: 1, Memory: 3 * gib, Hosts: []int{0, 1}}}, []*allocator.Affinity{own}, false},
+		"one runs":         {[]allocator.Group{{Cluster: "a", Name: "g", Count: 2, CPU: 1, Memory: 3 * gib, Hosts: []int{0, -1}}}, []*allocator.Affinity{own}, false},
+	} {
+		r := &allocator.Rules{ByCluster: true, Labels: make([]map[string]string, len(c.groups)), Affinity: c.rules}
+		if c.rules[0].Require[0] == "app=web" {
+			r.Labels[0] = map[string]string{"app": "web"}
+		}
+		if a := allocator.AdmitUnder(allocator.Problem{Hosts: hosts, Groups: c.groups}, r); a.Admitted || a.NeverFits != c.never {
+			t.Errorf("%s: admitted %v, never fits %v: %s", name, a.Admitted, a.NeverFits, a.Summary)
+		}
+	}
+}
+
 // What a refusal and Broken say, word for word.
 func TestRuleTexts(t *testing.T) {
 	hosts := []allocator.Host{{Name: "h1", CPU: 4, Memory: 8 * gib}, {Name: "h2", CPU: 4, Memory: 8 * gib}, {Name: "h3", CPU: 4, Memory: 8 * gib}}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"evenkeel/allocator/search"
 )
 
 // refuse says why the request does not fit: a.place has failed.
@@ -205,7 +207,7 @@ func (a *admission) neverFits() bool {
 }
 
 // neverByRules says whether some group is proved not to fit on the hosts that it may
-// run on by name, if these were empty.
+// run on by name, or beside the VMs of its own cluster that it requires, if the hosts were empty.
 func (a *admission) neverByRules() bool {
 	if a.ruled == nil {
 		return false
@@ -215,6 +217,9 @@ func (a *admission) neverByRules() bool {
 		group := a.p.Groups[g]
 		if a.unplaced[g] == 0 {
 			continue
+		}
+		if a.neverTogether(g) {
+			return true
 		}
 		group.MinYield, group.Hosts = a.t.floor[a.t.of[g]], nil
 		spread := in(a.ruled.apart[g], g)
@@ -235,6 +240,54 @@ func (a *admission) neverByRules() bool {
 		}
 	}
 	return false
+}
+
+// neverTogether says whether a VM of the group is proved not to fit on any host, were it empty, beside those of its own cluster that it
+// requires, that these require, and so on. VMs that others may bring, as by a label, do not count. A cluster of which VMs stay is not
+// judged: what they require counts no more.
+func (a *admission) neverTogether(g int) bool {
+	own := a.t.members[a.t.of[g]]
+	rules := search.Rules{Apart: a.ruled.apart, With: make([][][]uint64, len(a.p.Groups))}
+	for _, o := range own {
+		if a.unplaced[o] != a.p.Groups[o].Count {
+			return false
+		}
+		for _, c := range a.ruled.with[o] {
+			if strings.HasPrefix(c.term, "vc:") && namesOnly(c.groups, own) {
+				rules.With[o] = append(rules.With[o], c.groups)
+			}
+		}
+	}
+	if rules.With[g] == nil {
+		return false
+	}
+	hosts, floor := withoutVMs(a.p.Hosts), a.t.floor[a.t.of[g]]
+	party, sure := search.Party(int32(g), nil, func(c int32) int { return a.p.Groups[c].Count }, &rules, func(party []int32) bool { //nolint:gosec // MaxVMs bounds groups
+		cpu, memory := 0.0, 0.0
+		for _, c := range party {
+			cpu, memory = cpu+floor*a.p.Groups[c].CPU, memory+a.p.Groups[c].Memory
+		}
+		for j, h := range hosts {
+			allowed := func(c int32) bool { return a.ruled.byHost[c] == nil || in(a.ruled.byHost[c], j) }
+			if memory <= h.Memory*(1+provedSlack) && cpu <= h.CPU*(1+provedSlack) && !slices.ContainsFunc(party, func(c int32) bool { return !allowed(c) }) {
+				return true
+			}
+		}
+		return false
+	})
+	return party == nil && sure
+}
+
+// namesOnly says whether a set names some of those groups and no other.
+func namesOnly(set []uint64, groups []int) bool {
+	rest, some := slices.Clone(set), false
+	for _, g := range groups {
+		if in(rest, g) {
+			rest[g>>6] &^= 1 << (g & 63)
+			some = true
+		}
+	}
+	return some && !slices.ContainsFunc(rest, func(word uint64) bool { return word != 0 })
 }
 
 // advice lists changes to the request each of which alone makes it fit now.
