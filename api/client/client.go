@@ -363,8 +363,15 @@ func problem(resp *http.Response, r *http.Request) error {
 		e.Problem = v1.Problem{Type: "about:blank", Title: "The answer is not one of Evenkeel's", Detail: fmt.Sprintf("%s: is there another server at this address?", resp.Status)}
 	}
 	e.Problem.Status = resp.StatusCode
+	e.Problem.Detail = strings.ReplaceAll("\n"+e.Problem.Detail, "\n"+onLine, "\n")[1:]
+	for i := range e.Problem.Errors {
+		e.Problem.Errors[i].Line = 0
+	}
 	return e
 }
+
+// onLine is where faults of any request are: it is one line, which the user has not written.
+const onLine = "line 1: "
 
 // send makes, signs and sends a request, and reads its answer.
 func send[T any](ctx context.Context, c *Client, method string, body any, opts []Option, parts ...string) (T, error) {

@@ -94,6 +94,8 @@ func TestAnswers(t *testing.T) {
 	}{
 		{"problem", answer(409, "application/problem+json", `{"type":"urn:evenkeel:problem:refused","title":"Refused","status":409,"detail":"no room","hosts":[{"host":"h1"}]}`), v1.ProblemRefused, "Refused: no room"},
 		{"problem with a charset", answer(404, "application/problem+json; charset=utf-8", `{"type":"urn:evenkeel:problem:not-found","title":"T","detail":"no such"}`), v1.ProblemNotFound, "no such"},
+		{"faults of a body that the client wrote", answer(422, "application/problem+json", `{"type":"urn:evenkeel:problem:invalid","title":"Not valid","detail":"line 1: cpu: no\nline 1: count: on line 1: no"}`),
+			v1.ProblemInvalid, "Not valid: cpu: no\ncount: on line 1: no"},
 		{"a proxy's page", answer(502, "text/html", "<html>"), "about:blank", "another server"},
 		{"a redirect", answer(302, "text/html", ""), "about:blank", "302"},
 		{"half a problem", answer(500, "application/problem+json", `{"type":`), "about:blank", "500"},

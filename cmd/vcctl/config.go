@@ -214,7 +214,11 @@ func (t *tool) token(places ...tokenSource) (string, error) {
 			if err != nil {
 				return "", usage("read the token: %v", err)
 			}
-			return strings.TrimSpace(string(b)), nil
+			text := strings.TrimSpace(string(b))
+			if text == "" {
+				return "", usage("read the token: %s is empty: `vcctl token create NAME` prints a token", from.path)
+			}
+			return text, nil
 		}
 	}
 	return "", nil
