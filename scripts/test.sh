@@ -219,7 +219,7 @@ run() {
 		collect_less stage lint scripts/lint.sh
 		;;
 	unit)
-		side browser
+		side 100 browser
 		collect_less stage "unit tests" go_test < <(without "$real_paths"$'\n'"$attack"$'\n'"$browser" <<<"$all")
 		stage "attacks on servers" go_test -count 1 <<<"$attack"
 		;;
@@ -236,11 +236,11 @@ run() {
 		EVENKEEL_SEEDS=${EVENKEEL_SEEDS:-200} stage "whole clusters without libvirt" go_test <<<"$whole"
 		;;
 	programs)
-		side linked
+		side 25 linked
 		stage "attacks on servers" go_test -count 1 <<<"$attack"
 		;;
 	clients)
-		side browser
+		side 100 browser
 		# Without a number as many scripts run at a time as there are CPUs.
 		stage "unit tests of vcctl, race detector" go_test -race -parallel 4 <<<evenkeel/cmd/vcctl
 		rejoin
@@ -250,7 +250,7 @@ run() {
 		;;
 	real)
 		# Two labs at a time: with three a move's hosts stand still for longer than its byte budget allows for.
-		side chaos moves "${demo[@]}"
+		side 200 chaos moves "${demo[@]}"
 		run hosts
 		rejoin
 		# Labs that precede other work (Lab.Precede) leave too little to a second lab, and to its test.
@@ -310,8 +310,8 @@ run() {
 }
 
 # in_group NAME WEIGHT has this shell, and all that it starts, share the CPU as one: WEIGHT is that of a process of nice 0 in per cent. Each lab
-# has a group of its own with 100, so that what runs in none would count as much as a whole lab, process by process: twenty of them left
-# the servers of a lab too little to keep a leader. Root alone can make groups.
+# has a group of its own with 100 for each host. What runs in no group counts process by process: twenty of them left the servers of a
+# lab too little to keep a leader.
 groups=/sys/fs/cgroup/cpu/evenkeel-$$ weights=cpu.shares unit=1024
 [[ ! -e /sys/fs/cgroup/cgroup.controllers ]] || { groups=/sys/fs/cgroup/evenkeel-$$ weights=cpu.weight unit=100; }
 in_group() {
@@ -331,16 +331,17 @@ lower_priority() {
 # newer says whether there is a newer QEMU than Debian 12 has: live migration of emulated guests needs one.
 newer() { scripts/fetch-qemu.sh >&2; }
 
-# side STAGE... runs stages, one after the other, beside what follows, with as much of the CPU as one lab, where there is memory for it; and otherwise
-# before that. rejoin waits for all of them.
+# side WEIGHT STAGE... runs stages, one after the other, in a group beside what follows, where there is memory for it; and otherwise before
+# that. rejoin waits for all of them.
 side() {
-	local s
+	local s weight=$1
+	shift
 	if [[ $labs -eq 1 ]]; then
 		for s in "$@"; do run "$s"; done
 		return
 	fi
 	(
-		in_group "$1" 100
+		in_group "$1" "$weight"
 		beside=yes
 		for s in "$@"; do run "$s"; done
 	) &

@@ -310,9 +310,10 @@ func (k *leaseManager) enforces() bool {
 	return will(k.memory.Lease) && (k.o.State == nil || will(k.persistent.Lease))
 }
 
-// petting pets the watchdog as long as the host is well.
+// petting pets the watchdog as long as the host is well, and once more at the end: the agent that follows has all of its time-out to begin.
 func (k *leaseManager) petting(ctx context.Context) {
-	for ctx.Err() == nil {
+	for last := false; !last; {
+		last = ctx.Err() != nil
 		k.mu.Lock()
 		if k.dog == nil {
 			k.mu.Unlock()

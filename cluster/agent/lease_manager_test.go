@@ -247,6 +247,25 @@ func TestWatchdogIsArmedWhileNeeded(t *testing.T) {
 	})
 }
 
+// An agent that ends pets once more, so that the next one has all of the time-out to begin.
+func TestAgentPetsAtItsEnd(t *testing.T) {
+	guard(t, &wdog{}, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {
+		stop := g.start(t)
+		after(20 * time.Second)
+		for range 10 {
+			after(700 * time.Millisecond)
+			stop()
+			g.wd.mu.Lock()
+			if ago := time.Since(g.wd.last); ago != 0 {
+				t.Errorf("ended %v after it had petted", ago)
+			}
+			g.wd.mu.Unlock()
+			stop = g.start(t)
+		}
+		stop()
+	})
+}
+
 // A hypervisor that does not answer when the lease is over cannot confirm that the VMs are gone: the watchdog is left to run
 // out.
 func TestWatchdogRunsOutWhereVMsCannotBeStopped(t *testing.T) {

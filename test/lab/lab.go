@@ -230,9 +230,8 @@ func (l *Lab) bringUp(ctx context.Context) error {
 	if err := first.PowerOn(ctx); err != nil {
 		return err
 	}
-	// A real host shares its CPUs with no other. Without it one process beside the lab has as much as all hosts together.
-	const cpus = 2 // of a small host
-	if err := weigh(l.cgroups(""), cpus*len(l.hosts)); err != nil {
+	// Without it one process beside the lab has as much as all hosts together.
+	if err := weigh(l.cgroups(""), len(l.hosts)); err != nil {
 		return err
 	}
 	errs := make([]error, len(l.hosts))
