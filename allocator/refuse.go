@@ -287,7 +287,7 @@ func namesOnly(set []uint64, groups []int) bool {
 			some = true
 		}
 	}
-	return some && !slices.ContainsFunc(rest, func(word uint64) bool { return word != 0 })
+	return some && !slices.ContainsFunc(rest, func(left uint64) bool { return left != 0 })
 }
 
 // advice lists changes to the request each of which alone makes it fit now.
