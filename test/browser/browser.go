@@ -180,9 +180,9 @@ func (tab *Tab) Text() string {
 	return text
 }
 
-// At is the path of the page; "" between pages.
+// At is the path of the page, once all of it is there; "" before.
 func (tab *Tab) At() string {
-	path, _ := eval[string](tab, `location.pathname`)
+	path, _ := eval[string](tab, `document.readyState === "loading" ? "" : location.pathname`)
 	return path
 }
 
