@@ -241,9 +241,12 @@ run() {
 		;;
 	clients)
 		side 100 browser
+		side 100 vcctl
+		rejoin
+		;;
+	vcctl)
 		# Without a number as many scripts run at a time as there are CPUs.
 		stage "unit tests of vcctl, race detector" go_test -race -parallel 4 <<<evenkeel/cmd/vcctl
-		rejoin
 		;;
 	linked)
 		stage "unit tests of what links libvirt" go_test < <(without "$real_paths" <<<"$cgo")

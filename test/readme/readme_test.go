@@ -138,7 +138,7 @@ func expect(t *testing.T, lines <-chan string, s step, adapt *strings.Replacer, 
 	want := s.output
 	background := strings.HasSuffix(s.command, "&")
 	ended := false
-	deadline := time.After(patience.Within(3 * time.Minute)) // make build may compile everything
+	deadline := time.After(patience.Within(15 * time.Minute)) // make build may compile everything, with what CPU the labs leave
 	for !ended || (background && len(want) > 0) {
 		select {
 		case line, open := <-lines:
