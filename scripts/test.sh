@@ -5,7 +5,8 @@
 #   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo, not on
 #          packages that start no goroutine, a house rule for those that decide, and not on whole clusters)
 #   programs  test/attack, which wants the CPU that labs take, and beside it what links libvirt, vcd above all
-#   clients  vcctl, with the race detector, and the dashboard in a browser: after the labs, as each could use the whole of a small machine
+#   clients  vcctl, with the race detector, the tour of the README, and the dashboard in a browser: after the labs, as each could use the
+#          whole of a small machine
 #   real   packages whose tests drive the real libvirt and QEMU, that of this machine and that of Debian's backports: chaos and
 #          moves beside the rest of what measures no CPU, then what measures it, alone
 #   demo   no tests, but make demo; with "real" beside its labs, after chaos
@@ -69,9 +70,11 @@ state_tests="^($(grep -lE "$concurrent|\.Compact\(\)" cluster/state/*_test.go | 
 # Not sim/replay, whose tests share it among goroutines, and not sim/trace, which reads files.
 pure=$(go list ./allocator/... ./migration/... ./forecast/... ./sim/... "${deciding[@]}" | grep -vxE 'evenkeel/sim/(replay|trace)')
 
-# Whole clusters without libvirt. test/simulation would take many times as long with the race detector, and test/readme starts
-# programs, which are built without it.
-whole=$'evenkeel/test/simulation\nevenkeel/test/readme'
+# It would take many times as long with the race detector.
+simulation=evenkeel/test/simulation
+
+# It starts programs, which are built without the race detector, and clients that give up, so that it must not run at a lower priority.
+readme=evenkeel/test/readme
 
 # internal/lint starts no goroutine, which it checks itself. These tests take long, and do without the detector. Those of api/server
 # send one request after the other: what one client draws (TestApplyOfTenants sends the same under the detector), and every route as
@@ -228,12 +231,12 @@ run() {
 		;;
 	race)
 		collect_less stage "unit tests, race detector" go_test -race -skip "$skip_race" \
-			< <(without "$real_paths"$'\n'"$cgo"$'\n'"$pure"$'\n'"$state"$'\n'"$whole"$'\n'"$attack"$'\n'"$browser"$'\n'"$plain"$'\nevenkeel/cmd/vcctl' <<<"$all")
+			< <(without "$real_paths"$'\n'"$cgo"$'\n'"$pure"$'\n'"$state"$'\n'"$simulation"$'\n'"$readme"$'\n'"$attack"$'\n'"$browser"$'\n'"$plain"$'\nevenkeel/cmd/vcctl' <<<"$all")
 		collect_less stage "the cluster's state, race detector" go_test -race -run "$state_tests" <<<"$state"
 		collect_less stage "unit tests of what starts no goroutine" go_test < <(without "$real_paths" <<<"$pure"$'\n'"$state"$'\n'"$plain")
 		collect_less stage "long tests without the race detector" go_test -run "$plain_tests" <<<$'evenkeel/cmd/vcsim\nevenkeel/cmd/vcsim/dfrs\nevenkeel/api/server'
 		# Three times what a laptop plays: each mix of faults three times.
-		EVENKEEL_SEEDS=${EVENKEEL_SEEDS:-200} stage "whole clusters without libvirt" go_test <<<"$whole"
+		EVENKEEL_SEEDS=${EVENKEEL_SEEDS:-200} stage "whole clusters without libvirt" go_test <<<"$simulation"
 		;;
 	programs)
 		side 25 linked
@@ -247,6 +250,7 @@ run() {
 	vcctl)
 		# Without a number as many scripts run at a time as there are CPUs.
 		stage "unit tests of vcctl, race detector" go_test -race -parallel 4 <<<evenkeel/cmd/vcctl
+		stage "the tour of the README" go_test <<<"$readme"
 		;;
 	linked)
 		stage "unit tests of what links libvirt" go_test < <(without "$real_paths" <<<"$cgo")
