@@ -268,8 +268,8 @@ func (a *admission) neverTogether(g int) bool {
 			cpu, memory = cpu+floor*a.p.Groups[c].CPU, memory+a.p.Groups[c].Memory
 		}
 		for j, h := range hosts {
-			allowed := func(c int32) bool { return a.ruled.byHost[c] == nil || in(a.ruled.byHost[c], j) }
-			if memory <= h.Memory*(1+provedSlack) && cpu <= h.CPU*(1+provedSlack) && !slices.ContainsFunc(party, func(c int32) bool { return !allowed(c) }) {
+			shut := func(c int32) bool { return !a.ruled.open(int(c), j, nil) }
+			if memory <= h.Memory*(1+provedSlack) && cpu <= h.CPU*(1+provedSlack) && !slices.ContainsFunc(party, shut) {
 				return true
 			}
 		}

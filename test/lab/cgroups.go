@@ -153,12 +153,7 @@ func weigh(dirs []string, processes int) error {
 }
 
 // precede gives the groups the greatest weight there is among their siblings.
-func precede(dirs []string) error {
-	if unified() {
-		return set(dirs, "cpu.weight", fmt.Sprint(maxWeight))
-	}
-	return set(dirs, "cpu.shares", fmt.Sprint(maxShares))
-}
+func precede(dirs []string) error { return weigh(dirs, maxShares/1024) }
 
 func freeze(dirs []string, frozen bool) error {
 	if unified() {
