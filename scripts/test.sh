@@ -244,7 +244,7 @@ run() {
 		;;
 	clients)
 		side 100 browser
-		side 100 vcctl
+		side 200 vcctl
 		rejoin
 		;;
 	vcctl)

@@ -111,6 +111,7 @@ func startSite(env *testscript.Env) error {
 	env.Setenv("EVENKEEL_CACERT", s.CAFile())
 	env.Setenv("EVENKEEL_TOKEN", site.Token)
 	env.Setenv("HOME", env.WorkDir)
+	endAtOnce(env)
 	return nil
 }
 
