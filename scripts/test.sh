@@ -4,9 +4,9 @@
 #   unit   packages that need no hypervisor
 #   race   the same, with the race detector where it is of use (not on the libvirt binding's cgo, not on
 #          packages that start no goroutine, a house rule for those that decide, and not on whole clusters)
-#   programs  test/attack, which wants the CPU that labs take, and beside it what links libvirt, vcd above all
-#   clients  vcctl, with the race detector, the tour of the README, and the dashboard in a browser: after the labs, as each could use the
-#          whole of a small machine
+#   programs  test/attack, which wants the CPU that labs take
+#   clients  vcctl, with the race detector, the tour of the README, the dashboard in a browser, and what links libvirt, vcd above all:
+#          after the labs, which would leave them too little of a small machine
 #   real   packages whose tests drive the real libvirt and QEMU, that of this machine and that of Debian's backports: chaos and
 #          moves beside the rest of what measures no CPU, then what measures it, alone
 #   demo   no tests, but make demo; with "real" beside its labs, after chaos
@@ -239,12 +239,12 @@ run() {
 		EVENKEEL_SEEDS=${EVENKEEL_SEEDS:-200} stage "whole clusters without libvirt" go_test <<<"$simulation"
 		;;
 	programs)
-		side 25 linked
 		stage "attacks on servers" go_test -count 1 <<<"$attack"
 		;;
 	clients)
 		side 100 browser
 		side 200 vcctl
+		side 100 linked
 		rejoin
 		;;
 	vcctl)

@@ -118,6 +118,9 @@ func (t *term) stage(ctx context.Context, idle *planInputs) (bool, error) {
 	}
 	if t.c.capacity.Steady(s) {
 		*idle = at
+		if acted, err := t.rebalance.MakeSlotRoom(ctx, s); acted || err != nil {
+			return acted, err
+		}
 		return t.rebalance.Balance(ctx, s)
 	}
 	if err := t.c.inflight.drained(ctx); err != nil {

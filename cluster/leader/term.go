@@ -59,7 +59,7 @@ func (c *Service) newTerm(number uint64) *term {
 	t.rightsizing = rightsizing.New(rightsizing.Options{Period: c.o.Period, Now: c.o.Now, Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Propose: t.propose,
 		Unavailable: t.failover.Unavailable, Measured: t.reports.measured, MoveAway: t.moveAway, Evaluated: t.evaluated})
 	t.rebalance = rebalance.NewRunner(rebalance.RunnerOptions{Log: c.log, Now: c.o.Now, NewID: c.ids.next, Propose: t.propose, Env: t.env, Observation: t.reports.fleet,
-		Silent: func(s *state.Snapshot) string { return someNames(t.failover.Unreported(s)) }, Queue: admission.Queue})
+		Silent: func(s *state.Snapshot) string { return someNames(t.failover.Unreported(s)) }, Queue: admission.Queue, Slots: agenda.WithoutRoom})
 	t.moves = moves.NewRunner(moves.RunnerOptions{Log: c.log, Propose: t.propose, Routes: t.reports.routes, Synced: t.reports.synced, Replan: t.rebalance.Replan})
 	t.drains = drain.NewRunner(drain.RunnerOptions{Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Turn: c.turn, Drained: c.inflight.drained, Propose: t.propose,
 		Env: t.env, Inventory: t.reports.inventory, Fleet: t.drainFleet})

@@ -68,16 +68,19 @@ func (s StepState) known() bool {
 // MovePlan is an ordered list of live migrations. It is recorded before the first of them begins.
 // Many fields: it is one row of the replicated state, in JSON that old logs and snapshots have.
 type MovePlan struct {
-	ID        string        `json:"id"`
-	Kind      MovePlanKind  `json:"kind"`
-	State     MovePlanState `json:"state"`
-	Host      string        `json:"host,omitempty"` // drain: the host to be emptied; memory: the host that is short of it
-	VC        string        `json:"vc,omitempty"`   // room: id of the VC that it is made for
-	By        string        `json:"by,omitempty"`   // the caller, or the part of the leader, that asked
-	Text      string        `json:"text,omitempty"` // their reason
-	Basis     uint64        `json:"basis"`          // log index of the snapshot it was made on
-	CreatedAt time.Time     `json:"createdAt"`
-	EndedAt   time.Time     `json:"endedAt,omitzero"`
+	ID    string        `json:"id"`
+	Kind  MovePlanKind  `json:"kind"`
+	State MovePlanState `json:"state"`
+	Host  string        `json:"host,omitempty"` // drain: the host to be emptied; memory: the host that is short of it
+	VC    string        `json:"vc,omitempty"`   // room: id of the VC that it is made for
+	// Occurrence is, of one for room, the id of the occurrence of a job that it is made for, before there is a VC.
+	Occurrence string `json:"occurrence,omitempty"`
+
+	By        string    `json:"by,omitempty"`   // the caller, or the part of the leader, that asked
+	Text      string    `json:"text,omitempty"` // their reason
+	Basis     uint64    `json:"basis"`          // log index of the snapshot it was made on
+	CreatedAt time.Time `json:"createdAt"`
+	EndedAt   time.Time `json:"endedAt,omitzero"`
 
 	Budget     int64   `json:"budget"`     // most bytes that may be moved; -1 = no bound
 	Bytes      int64   `json:"bytes"`      // predicted
@@ -221,8 +224,22 @@ type Drain struct {
 	KeepsCordon bool `json:"keepsCordon,omitempty"`
 }
 
-// keepsCordonSince is the version of the format that brought Drain.KeepsCordon.
-const keepsCordonSince = 2
+// keepsCordonSince is the version of the format that brought Drain.KeepsCordon, and slotMovesSince the one that brought
+// MovePlan.Occurrence, and hosts of occurrences to which their room comes by moves.
+const (
+	keepsCordonSince = 2
+	slotMovesSince   = 2
+)
+
+// MovesForSlots says whether all servers know plans that make room for occurrences.
+func (s *Snapshot) MovesForSlots() bool { return s.readable(FormatVersion) >= slotMovesSince }
+
+func (b *MovePlanPut) since() int {
+	if b.Plan.Occurrence != "" {
+		return slotMovesSince
+	}
+	return 0
+}
 
 func (b *HostDrain) since() int {
 	if b.Drain.KeepsCordon {

@@ -165,7 +165,7 @@ type OccurrenceState string
 // The states of an occurrence. Those behind running are ends.
 const (
 	Confirmed   OccurrenceState = "confirmed"    // it has a witness
-	Degraded    OccurrenceState = "degraded"     // it has none, and had or never had one: Text says why
+	Degraded    OccurrenceState = "degraded"     // hosts have no room for it: Text says why. With a witness: moves make its room
 	Reconfirmed OccurrenceState = "re-confirmed" // it has a witness again
 	RunningNow  OccurrenceState = "running"
 	Met         OccurrenceState = "met"
@@ -195,9 +195,19 @@ func OccurrenceID(job string, period time.Time) string {
 	return job + "@" + period.UTC().Format(time.RFC3339)
 }
 
-// Reserves says whether hosts keep room for the occurrence: it has a witness, and its run has not begun.
+// Reserves says whether hosts keep room for the occurrence: it has a witness, and its run has not begun. One that is degraded has one
+// while moves make its room.
 func (o *Occurrence) Reserves() bool {
-	return (o.State == Confirmed || o.State == Reconfirmed) && len(o.Hosts) > 0
+	return (o.State == Confirmed || o.State == Reconfirmed || o.State == Degraded) && len(o.Hosts) > 0
+}
+
+func (b *AgendaPut) since() int {
+	for i := range b.Occurrences {
+		if o := &b.Occurrences[i]; o.State == Degraded && len(o.Hosts) > 0 {
+			return slotMovesSince
+		}
+	}
+	return 0
 }
 
 // RunUsagePut records the skylines of runs.

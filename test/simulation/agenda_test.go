@@ -243,7 +243,10 @@ func endOf(snap *state.Snapshot, vc *state.VC, now time.Time) time.Time {
 func (j *agendaJudge) agenda(x quota.Applied) {
 	for _, o := range x.Before.Agenda() {
 		after, _ := x.After.Occurrence(o.ID)
-		if !o.Reserves() || after.Reserves() && slices.Equal(after.Hosts, o.Hosts) || after.State == state.Missed {
+		if o.State == state.Degraded && after.State == state.Reconfirmed && slices.Equal(after.Hosts, o.Hosts) {
+			j.s.count("periodic: slots that moves made room for")
+		}
+		if !o.Reserves() || after.Reserves() && slices.Equal(after.Hosts, o.Hosts) || after.State == state.Missed || o.State == state.Degraded { // moves did not make its room
 			continue
 		}
 		j.s.count("periodic: occurrences whose hosts were lost: " + string(after.State))

@@ -370,7 +370,16 @@ func (x *planner) keep() {
 		if _, signed := x.jobs[o.Job]; !signed || o.State == state.RunningNow || x.suspended(o.Job) || slices.ContainsFunc(x.out.Occurrences, func(p state.Occurrence) bool { return p.ID == o.ID }) {
 			continue
 		}
-		if !o.Reserves() || !x.restore(&o) {
+		switch {
+		case !o.Reserves():
+			again = append(again, o)
+		case x.restore(&o):
+			if o.State == state.Degraded { // moves have made its room
+				o.State, o.Text = state.Reconfirmed, ""
+				x.out.Occurrences = append(x.out.Occurrences, o)
+			}
+		case o.State == state.Degraded && x.roomComes(o.ID):
+		default:
 			again = append(again, o)
 		}
 	}
@@ -489,7 +498,7 @@ func (x *planner) place(o state.Occurrence) {
 	default:
 		o.State = state.Reconfirmed
 	}
-	if o.State != old.State || o.State != state.Degraded {
+	if o.State != old.State || o.State != state.Degraded || len(old.Hosts) > 0 {
 		x.out.Occurrences = append(x.out.Occurrences, o)
 	}
 }

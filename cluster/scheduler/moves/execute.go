@@ -183,7 +183,7 @@ func (r *planRun) count() {
 
 // dropUseless skips the steps that have become pointless, and ends those that can never be made.
 func (r *planRun) dropUseless() {
-	wanted := r.p.Kind != state.MovesRoom || r.waits(r.p.VC)
+	wanted := r.p.Kind != state.MovesRoom || r.waits(r.p.VC) || r.wantsRoom(r.p.Occurrence)
 	for i := range r.steps {
 		if r.steps[i].State != state.StepWaiting && r.steps[i].State != state.StepPreparing {
 			continue
@@ -261,6 +261,12 @@ func (x *executor) awaitsReports(p state.MovePlan) bool {
 		}
 	}
 	return false
+}
+
+// wantsRoom says whether an occurrence has no room yet, and no run.
+func (x *executor) wantsRoom(id string) bool {
+	o, ok := x.s.Occurrence(id)
+	return ok && o.State == state.Degraded && o.VC == ""
 }
 
 // waits says whether a VC waits for room.

@@ -32,6 +32,8 @@ type Options struct {
 	Pinned map[string]string
 	// CopyStorage: VMs whose disks lie on one host may move with them.
 	CopyStorage bool
+	// Reserved is what hosts keep for others than those that run or wait, by their names.
+	Reserved map[string]state.Resources
 	// Steps bounds the work: see migration.Problem.
 	Steps int64
 }
@@ -97,7 +99,7 @@ func NewFleet(s *state.Snapshot, env placement.Env, see Observation, o Options, 
 	if len(see.Routes) > 0 {
 		f.NoRoute = func(from, to int) string { return see.Routes.Why(f.hosts[from].Name, f.hosts[to].Name) }
 	}
-	f.subtractReserves()
+	f.subtractReserves(o.Reserved)
 	return f.Fleet
 }
 
@@ -216,14 +218,16 @@ func (f *builder) whyPinned(i int, vm state.VM, to string, moved time.Time) pin 
 	return pin{}
 }
 
-// subtractReserves subtracts the reserves from the hosts. A host beyond its limits has exactly what its VMs take, so that
-// nothing else fits.
-func (f *Fleet) subtractReserves() {
+// subtractReserves subtracts from the hosts their reserves, and what is reserved for others. A host beyond its limits has exactly what its
+// VMs take, so that nothing else fits.
+func (f *Fleet) subtractReserves(reserved map[string]state.Resources) {
 	used, reserves := make([]float64, len(f.Hosts)), allocator.NewReserves[float64](len(f.Hosts), f.LargestOnly)
+	owed := make([]float64, len(f.Hosts)) // CPU that the VMs there are sure of
 	for _, q := range f.Groups {
 		for _, j := range q.Hosts {
 			if j >= 0 {
 				used[j] += q.Memory
+				owed[j] += q.MinYield * q.CPU
 				reserves[j].Add(q.Reclaimable)
 			}
 		}
@@ -231,6 +235,9 @@ func (f *Fleet) subtractReserves() {
 	for j := range f.Hosts {
 		h := &f.Hosts[j]
 		h.Reserve = f.reserve[j].Bytes()
+		if r, ok := reserved[h.Name]; ok {
+			h.CPU, h.Memory = max(h.CPU-r.CPU, min(h.CPU, owed[j])), h.Memory-float64(r.Memory)
+		}
 		h.CPU, h.Memory = max(h.CPU, 1e-9), max(h.Memory, used[j]+reserves[j].Bytes()+h.Reserve, 1)
 	}
 }

@@ -27,6 +27,8 @@ type RunnerOptions struct {
 	Silent func(*state.Snapshot) string
 	// Queue returns the VCs that wait, in the order in which they are tried.
 	Queue func(*state.Snapshot) []state.VC
+	// Slots returns the slots that begin soon and for which no hosts have room, in the order in which they are tried.
+	Slots func(*state.Snapshot, time.Time) []Slot
 }
 
 // Runner plans moves that raise the minimum yield or make room for VCs that wait, in one term of a leader. The next
@@ -37,7 +39,8 @@ type Runner struct {
 	evaluatedAt time.Time         // whether moves would help
 	wake        time.Time         // when that is due again though nothing changes; zero: never
 	weighed     map[string]uint64 // plans that were found to help still, and the last change of needs at that time
-	tried       map[string]uint64 // VCs that room was looked for, and the placement index at that time
+	tried       map[string]uint64 // VCs and occurrences that room was looked for, and the placement index at that time
+	slotsAt     time.Time         // when room was looked for for slots
 }
 
 // NewRunner begins a term.
@@ -101,7 +104,9 @@ func (r *Runner) Replan(ctx context.Context, s *state.Snapshot, env placement.En
 	case state.MovesRebalance:
 		instead, err = Plan(moves.NewFleet(s, env, r.o.Observation(s), o), left, set.MinGain, false)
 	case state.MovesRoom:
-		if vc, ok := s.VC(a.Plan.VC); ok && vc.Goal == state.GoalRun && !vc.Admitted {
+		if vc, ok := s.VC(a.Plan.VC); a.Plan.Occurrence != "" {
+			instead.Reason = "where its hosts lack room still, the agenda plans again"
+		} else if ok && vc.Goal == state.GoalRun && !vc.Admitted {
 			instead, _, err = PlanRoom(moves.NewFleet(s, env, r.o.Observation(s), o, vc), left)
 		} else {
 			instead.Reason = "no VM waits for the room any more"
@@ -136,7 +141,7 @@ func (r *Runner) Replan(ctx context.Context, s *state.Snapshot, env placement.En
 }
 
 // MakeRoom plans moves for a VC that waits in the queue and would fit after them, within the cluster's budget. Admission then
-// starts it as any other.
+// starts it as any other. If there is none it plans moves for a slot of periodic work.
 func (r *Runner) MakeRoom(ctx context.Context, s *state.Snapshot) (bool, error) {
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()
@@ -152,7 +157,8 @@ func (r *Runner) MakeRoom(ctx context.Context, s *state.Snapshot) (bool, error) 
 		if i == maxRoomTries {
 			break
 		}
-		if r.tried[vc.ID] == at || recentRoomPlans(s, vc.ID, env.Now.Add(-set.CoolDown.Duration())) >= maxRoomPlans {
+		recent := recentPlans(s, env.Now.Add(-set.CoolDown.Duration()), func(p *state.MovePlan) bool { return p.VC == vc.ID })
+		if r.tried[vc.ID] == at || recent >= maxRoomPlans {
 			continue
 		}
 		r.tried[vc.ID] = at
@@ -165,12 +171,13 @@ func (r *Runner) MakeRoom(ctx context.Context, s *state.Snapshot) (bool, error) 
 		r.o.Log.Info("plan of moves", "kind", plan.Kind, "vc", vc.Name, "moves", len(plan.Steps), "bytes", plan.Bytes)
 		return r.put(ctx, s, plan)
 	}
-	return false, nil
+	return r.MakeSlotRoom(ctx, s)
 }
 
-func recentRoomPlans(s *state.Snapshot, vc string, since time.Time) (n int) {
+// recentPlans counts the plans that made room for the same since a time.
+func recentPlans(s *state.Snapshot, since time.Time, same func(*state.MovePlan) bool) (n int) {
 	for _, p := range s.MovePlans() {
-		if p.Kind == state.MovesRoom && p.VC == vc && p.CreatedAt.After(since) {
+		if p.Kind == state.MovesRoom && same(&p) && p.CreatedAt.After(since) {
 			n++
 		}
 	}
