@@ -5,12 +5,11 @@ import (
 	"time"
 
 	"evenkeel/cluster/scheduler/placement"
-	"evenkeel/cluster/scheduler/rebalance"
 	"evenkeel/cluster/state"
 )
 
 // WithoutRoom are the slots that begin soon and for which no hosts have room, by start.
-func WithoutRoom(s *state.Snapshot, now time.Time) (out []rebalance.Slot) {
+func WithoutRoom(s *state.Snapshot, now time.Time) (out []placement.Slot) {
 	var soon []state.Occurrence
 	s.EachAhead(func(o *state.Occurrence) bool {
 		if o.State == state.Degraded && !o.Reserves() && !o.Start.Before(now) && o.Start.Before(now.Add(roomAhead)) {
@@ -22,7 +21,7 @@ func WithoutRoom(s *state.Snapshot, now time.Time) (out []rebalance.Slot) {
 	for _, o := range soon[:min(len(soon), maxRoomSlots)] {
 		job, ok := s.PeriodicJob(o.Job)
 		if ok && job.SignOff.State == state.SignedOff {
-			out = append(out, rebalance.Slot{Occurrence: o, VC: runOf(&o, &job.SignOff), Reserved: placement.Reserved(s, now, now.Add(horizon), o.ID)})
+			out = append(out, placement.Slot{Occurrence: o, VC: runOf(&o, &job.SignOff), Reserved: placement.Reserved(s, now, now.Add(horizon), o.ID)})
 		}
 	}
 	return out

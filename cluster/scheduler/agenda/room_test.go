@@ -10,6 +10,7 @@ import (
 
 	"evenkeel/cluster/scheduler/agenda"
 	"evenkeel/cluster/scheduler/moves"
+	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/scheduler/rebalance"
 	"evenkeel/cluster/state"
 	"evenkeel/test/scheduling"
@@ -47,11 +48,11 @@ func noonIn(c *scheduling.Cluster, d time.Duration) {
 }
 
 // forSlot plans moves for the first slot without room; no plan: there is none.
-func forSlot(t *testing.T, c *scheduling.Cluster) (rebalance.Slot, state.MovePlan, []string) {
+func forSlot(t *testing.T, c *scheduling.Cluster) (placement.Slot, state.MovePlan, []string) {
 	t.Helper()
 	slots := agenda.WithoutRoom(c.Snapshot(), c.Now())
 	if len(slots) == 0 {
-		return rebalance.Slot{}, state.MovePlan{}, nil
+		return placement.Slot{}, state.MovePlan{}, nil
 	}
 	f := moves.NewFleet(c.Snapshot(), c.Env(), moves.Observation{}, moves.Options{Reserved: slots[0].Reserved}, slots[0].VC)
 	p, hosts, err := rebalance.PlanSlot(f, &slots[0], -1)

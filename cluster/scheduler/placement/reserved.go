@@ -89,6 +89,13 @@ func SlotNeed(c *state.SignOff, g state.RunGroup) []float64 {
 	return out
 }
 
+// Slot is that of an occurrence for which no hosts have room.
+type Slot struct {
+	Occurrence state.Occurrence
+	VC         state.VC                   // its run, as the contract has it
+	Reserved   map[string]state.Resources // by others, on each host, from now on
+}
+
 // piece is room on a host that is reserved for a while.
 type piece struct {
 	from, to time.Time

@@ -28,7 +28,7 @@ type RunnerOptions struct {
 	// Queue returns the VCs that wait, in the order in which they are tried.
 	Queue func(*state.Snapshot) []state.VC
 	// Slots returns the slots that begin soon and for which no hosts have room, in the order in which they are tried.
-	Slots func(*state.Snapshot, time.Time) []Slot
+	Slots func(*state.Snapshot, time.Time) []placement.Slot
 }
 
 // Runner plans moves that raise the minimum yield or make room for VCs that wait, in one term of a leader. The next
@@ -172,6 +172,52 @@ func (r *Runner) MakeRoom(ctx context.Context, s *state.Snapshot) (bool, error) 
 		return r.put(ctx, s, plan)
 	}
 	return r.MakeSlotRoom(ctx, s)
+}
+
+// MakeSlotRoom plans moves for the slot of an occurrence that begins soon, within the cluster's budget. From then on its hosts keep the room
+// for it: VCs that wait do not take what the moves free.
+func (r *Runner) MakeSlotRoom(ctx context.Context, s *state.Snapshot) (bool, error) {
+	now := r.o.Now()
+	if since := now.Sub(r.slotsAt); since >= 0 && since < slotsEvery || !s.HasAgenda() {
+		return false, nil
+	}
+	meta, _ := s.Meta()
+	set := meta.Settings.Moves.WithDefaults()
+	if set.Mode != state.MovesAuto || len(s.RunningMovePlans()) > 0 || r.o.Slots == nil || !s.MovesForSlots() {
+		return false, nil
+	}
+	env := r.o.Env()
+	if len(env.Awaited) > 0 { // hosts that have yet to report may have the room
+		return false, nil
+	}
+	at := s.PlacementIndex()
+	r.slotsAt = now
+	for _, slot := range r.o.Slots(s, env.Now) {
+		o := slot.Occurrence
+		recent := recentPlans(s, env.Now.Add(-set.CoolDown.Duration()), func(p *state.MovePlan) bool { return p.Occurrence == o.ID })
+		if r.tried[o.ID] == at || recent >= maxRoomPlans {
+			continue
+		}
+		r.tried[o.ID] = at
+		f := moves.NewFleet(s, env, r.o.Observation(s), moves.Options{CopyStorage: set.CopyStorage, Reserved: slot.Reserved}, slot.VC)
+		plan, hosts, err := PlanSlot(f, &slot, set.Budget())
+		if err != nil || len(plan.Steps) == 0 {
+			continue
+		}
+		plan.ID, plan.Occurrence, plan.By = r.o.NewID(), o.ID, "agenda"
+		plan.Text = fmt.Sprintf("no hosts have room for the run of job %s at %s", o.Job, o.Start.Format(time.RFC3339))
+		o.Hosts, o.Text = hosts, fmt.Sprintf("%s to make room for it: move plan %s", counted(len(plan.Steps), "move"), plan.ID)
+		r.o.Log.Info("plan of moves", "kind", plan.Kind, "occurrence", o.ID, "moves", len(plan.Steps), "bytes", plan.Bytes)
+		err = r.o.Propose(ctx, state.KindAgenda, state.AgendaPut{Basis: s.Index(), Occurrences: []state.Occurrence{o}})
+		if errors.Is(err, state.ErrConflict) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("make room for occurrence %s: %w", o.ID, err)
+		}
+		return r.put(ctx, s, plan)
+	}
+	return false, nil
 }
 
 // recentPlans counts the plans that made room for the same since a time.
