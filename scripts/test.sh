@@ -162,6 +162,10 @@ machine_image() {
 		echo "only root can make its disk" | tee "$logs/no-machine"
 		return 0
 	fi
+	if ! unshare --mount mknod "$logs/null" c 1 3 2>/dev/null; then
+		echo "its disk has devices, and none can be made here" | tee "$logs/no-machine"
+		return 0
+	fi
 	if [[ $memory -lt 5 ]]; then
 		echo "it needs 5 GiB of memory that is free, and there are $memory" | tee "$logs/no-machine"
 		return 0

@@ -253,6 +253,7 @@ func (w *writer) hostCordon(b *HostCordon) error {
 		return fmt.Errorf("host %s is %s: undrain it: %w", h.Name, h.Drain.State, ErrConflict)
 	}
 	h.Cordoned, h.CordonReason, h.Version = b.Cordoned, b.Reason, w.index
+	h.Drain = h.Drain.cordoned(w.index, w.read().Format())
 	w.put(tHosts, &h)
 	if b.Cordoned {
 		w.event("host-cordoned", "host", h.Name, "takes no new VMs%s", because(b.Reason))

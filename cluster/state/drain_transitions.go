@@ -32,6 +32,14 @@ func (h Host) BeginDrain(next Drain, at time.Time, format int) Drain {
 	return next
 }
 
+// cordoned returns the drain of a host that an operator cordons meanwhile, at that log index. format is the version of the log's format.
+func (d Drain) cordoned(index uint64, format int) Drain {
+	if d.State != "" && format >= keepsCordonSince {
+		d.KeepsCordon, d.Index = true, index
+	}
+	return d
+}
+
 // End returns the drain in that state, which is an end, with the text that says why.
 func (d Drain) End(as DrainState, text string) Drain {
 	d.State, d.Text = as, text

@@ -220,7 +220,7 @@ type Drain struct {
 	Moved     int64      `json:"moved,omitempty"` // bytes, of plans before that one
 	Index     uint64     `json:"index,omitempty"` // log index of its last change
 	Begun     uint64     `json:"begun,omitempty"` // log index of its beginning: plans made since are of it
-	// KeepsCordon: an operator had cordoned the host before the drain began. It stays cordoned when the drain is taken back.
+	// KeepsCordon: an operator has cordoned the host, too. It stays cordoned when the drain is taken back.
 	KeepsCordon bool `json:"keepsCordon,omitempty"`
 }
 
