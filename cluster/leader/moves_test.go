@@ -182,6 +182,20 @@ func TestApplyStalePlan(t *testing.T) {
 	})
 }
 
+// oneOnEach has a VM of so many bytes on each of the hosts h1 and h2.
+func (c *testCluster) oneOnEach(memory int64) {
+	c.t.Helper()
+	for name, shut := range map[string]string{"a": "h1", "b": "h2"} {
+		if err := c.Cordon(c.t.Context(), shut, true, "", false); err != nil {
+			c.t.Fatal(err)
+		}
+		c.done(c.Create(c.t.Context(), vc(name, 1, 1, memory), leader.Call{}))
+		if err := c.Cordon(c.t.Context(), shut, false, "", false); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
 // A VC that waits for want of room is answered which moves would make room, and gets it.
 func TestRoomForOneThatWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -189,15 +203,7 @@ func TestRoomForOneThatWaits(t *testing.T) {
 		c := startCluster(t, scratch.Dir(t), world, 2)
 		ctx := t.Context()
 		c.moves(func(m *state.MoveSettings) { m.Mode = state.MovesOff })
-		for name, shut := range map[string]string{"a": "h1", "b": "h2"} {
-			if err := c.Cordon(ctx, shut, true, "", false); err != nil {
-				t.Fatal(err)
-			}
-			c.done(c.Create(ctx, vc(name, 1, 1, 3<<30), leader.Call{}))
-			if err := c.Cordon(ctx, shut, false, "", false); err != nil {
-				t.Fatal(err)
-			}
-		}
+		c.oneOnEach(3 << 30)
 		big := vc("big", 1, 1, 6<<30)
 		big.OnFull = state.Reject
 		_, err := c.Create(ctx, big, leader.Call{DryRun: true})

@@ -25,15 +25,7 @@ func TestMovesBeforeASlot(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.eventually("the first run is gone", func(v *leader.View) bool { return len(v.VCs()) == 0 })
-		for name, shut := range map[string]string{"a": "h1", "b": "h2"} {
-			if err := c.Cordon(ctx, shut, true, "", false); err != nil {
-				t.Fatal(err)
-			}
-			c.done(c.Create(ctx, vc(name, 1, 1, 3<<30), leader.Call{}))
-			if err := c.Cordon(ctx, shut, false, "", false); err != nil {
-				t.Fatal(err)
-			}
-		}
+		c.oneOnEach(3 << 30)
 		ask := leader.PeriodicAsk{Verb: "accept", Ask: agenda.Ask{Rule: "FREQ=MINUTELY;INTERVAL=20", Length: 5 * time.Minute, Deadline: 10 * time.Minute, Cores: 1}}
 		if _, err := c.DecidePeriodic(ctx, "job", ask, leader.Call{}); err != nil {
 			t.Fatal(err)
