@@ -17,11 +17,15 @@ func WithoutRoom(s *state.Snapshot, now time.Time) (out []placement.Slot) {
 		}
 		return true
 	})
+	if len(soon) == 0 {
+		return nil
+	}
 	slices.SortStableFunc(soon, byStart)
+	reserved := placement.Reserved(s, now, now.Add(horizon), "") // none of these reserves anything
 	for _, o := range soon[:min(len(soon), maxRoomSlots)] {
 		job, ok := s.PeriodicJob(o.Job)
 		if ok && job.SignOff.State == state.SignedOff {
-			out = append(out, placement.Slot{Occurrence: o, VC: runOf(&o, &job.SignOff), Reserved: placement.Reserved(s, now, now.Add(horizon), o.ID)})
+			out = append(out, placement.Slot{Occurrence: o, VC: runOf(&o, &job.SignOff), Reserved: reserved})
 		}
 	}
 	return out

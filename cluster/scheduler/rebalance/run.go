@@ -143,16 +143,11 @@ func (r *Runner) Replan(ctx context.Context, s *state.Snapshot, env placement.En
 // MakeRoom plans moves for a VC that waits in the queue and would fit after them, within the cluster's budget. Admission then
 // starts it as any other. If there is none it plans moves for a slot of periodic work.
 func (r *Runner) MakeRoom(ctx context.Context, s *state.Snapshot) (bool, error) {
-	meta, _ := s.Meta()
-	set := meta.Settings.Moves.WithDefaults()
-	if set.Mode != state.MovesAuto || len(s.RunningMovePlans()) > 0 {
+	set, env, may := r.mayMakeRoom(s)
+	if !may {
 		return false, nil
 	}
 	at := s.PlacementIndex()
-	env := r.o.Env()
-	if len(env.Awaited) > 0 { // it may fit there without a move
-		return false, nil
-	}
 	for i, vc := range r.o.Queue(s) {
 		if i == maxRoomTries {
 			break
@@ -174,6 +169,18 @@ func (r *Runner) MakeRoom(ctx context.Context, s *state.Snapshot) (bool, error) 
 	return r.MakeSlotRoom(ctx, s)
 }
 
+// mayMakeRoom says whether moves that make room may be planned: the cluster makes moves by itself, none are under way, and all hosts have
+// reported, as others may have the room.
+func (r *Runner) mayMakeRoom(s *state.Snapshot) (set state.MoveSettings, env placement.Env, may bool) {
+	meta, _ := s.Meta()
+	set = meta.Settings.Moves.WithDefaults()
+	if set.Mode != state.MovesAuto || len(s.RunningMovePlans()) > 0 {
+		return set, env, false
+	}
+	env = r.o.Env()
+	return set, env, len(env.Awaited) == 0
+}
+
 // MakeSlotRoom plans moves for the slot of an occurrence that begins soon, within the cluster's budget. From then on its hosts keep the room
 // for it: VCs that wait do not take what the moves free.
 func (r *Runner) MakeSlotRoom(ctx context.Context, s *state.Snapshot) (bool, error) {
@@ -181,13 +188,11 @@ func (r *Runner) MakeSlotRoom(ctx context.Context, s *state.Snapshot) (bool, err
 	if since := now.Sub(r.slotsAt); since >= 0 && since < slotsEvery || !s.HasAgenda() {
 		return false, nil
 	}
-	meta, _ := s.Meta()
-	set := meta.Settings.Moves.WithDefaults()
-	if set.Mode != state.MovesAuto || len(s.RunningMovePlans()) > 0 || r.o.Slots == nil || !s.MovesForSlots() {
+	if r.o.Slots == nil || !s.MovesForSlots() {
 		return false, nil
 	}
-	env := r.o.Env()
-	if len(env.Awaited) > 0 { // hosts that have yet to report may have the room
+	set, env, may := r.mayMakeRoom(s)
+	if !may {
 		return false, nil
 	}
 	at := s.PlacementIndex()
