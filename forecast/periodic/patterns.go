@@ -18,6 +18,7 @@ const (
 	maxPatterns = 8    // of a group
 	maxTimes    = 600  // the latest runs of a group that are considered
 	maxPeriods  = 1e6  // from the first of them to the last
+	rounding    = 1e-3 // seconds: more than what sums of times since 1970 lose
 )
 
 // Pattern is a period in which runs begin.
@@ -138,7 +139,7 @@ func candidates(x []float64) (out []float64) {
 			between[i] = x[i+lag] - x[i]
 		}
 		rough := median(between)
-		if rough < 60 {
+		if rough < 0.9*60 { // the median of runs each minute may be just below
 			continue
 		}
 		fitted := slope(x, rough)
@@ -286,7 +287,7 @@ func (w window) pattern(x []float64, runs []int, period float64, wall bool) (Pat
 		}
 	}
 	middle := median(phases)
-	reach := min(0.25*period, max(4*1.4826*deviation(phases), middle-slices.Min(phases), slices.Max(phases)-middle))
+	reach := rounding + min(0.25*period, max(4*1.4826*deviation(phases), middle-slices.Min(phases), slices.Max(phases)-middle))
 	chosen := map[int]int{} // by period, the position of its run
 	for i, v := range x {
 		k := math.Round((v - middle) / period)

@@ -171,3 +171,20 @@ func TestPatternsOfChance(t *testing.T) {
 }
 
 func newRand(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(*seed, stream)) }
+
+// As few runs as make a pattern make one wherever they lie in their window: the first and the last one are in it, too.
+func TestPatternsKeepTheOutermostRuns(t *testing.T) {
+	t.Parallel()
+	base := time.Date(2026, 11, 28, 1, 33, 0, 0, time.UTC)
+	for seed := range uint64(1000) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		period := time.Duration(1+rng.IntN(2000)) * time.Minute
+		times := make([]time.Time, MinRuns)
+		for k := range times {
+			times[k] = base.Add(time.Duration(k)*period + time.Duration(0.01*rng.Float64()*float64(period)))
+		}
+		if p := Patterns(times, time.UTC); len(p) != 1 || len(p[0].Runs) != MinRuns {
+			t.Fatalf("seed %d: %d runs every %v have the patterns %+v", seed, MinRuns, period, p)
+		}
+	}
+}
