@@ -13,10 +13,11 @@ import (
 // Many fields: it is a placement with its sums.
 type arrangement struct {
 	p      *Problem
-	of     []int     // [group]: its virtual cluster
-	closed []bool    // [host]: takes no VM, and its headroom does not count
-	need   []float64 // [group]: CPU of one VM that keeps the minimum yield
-	rules  *board    // nil: none
+	of     []int                        // [group]: its virtual cluster
+	closed []bool                       // [host]: takes no VM, and its headroom does not count
+	need   []float64                    // [group]: CPU of one VM that keeps the minimum yield
+	rules  *board                       // nil: none
+	route  func(mover, host int32) bool // whether it can be sent there; nil: all can be sent everywhere
 
 	movers      []mover
 	on          [][]int32   // [host]: movers there
@@ -109,28 +110,34 @@ func (x *arrangement) takes(j int32, in, out int) bool {
 // lawful says whether the rules let mover v go to host b, and u in return; u is -1 for none.
 func (x *arrangement) lawful(v, u, b int32) bool {
 	r := x.rules
-	if r == nil {
-		return true
-	}
 	a, gv := int(x.movers[v].host), int(x.movers[v].group)
 	to := int(b)
-	free := func(g, from, to int) bool { return x.welcome(g, to) && r.spares(g, from) }
+	if r == nil {
+		return x.welcome(v, to) && (u < 0 || x.welcome(u, a))
+	}
+	free := func(v int32, from, to int) bool { return x.welcome(v, to) && r.spares(int(x.movers[v].group), from) }
 	r.take(gv, a)
 	defer r.put(gv, a)
 	if u < 0 {
-		return free(gv, a, to)
+		return free(v, a, to)
 	}
 	gu := int(x.movers[u].group)
 	r.take(gu, to)
 	defer r.put(gu, to)
-	return free(gv, a, to) && free(gu, to, a)
+	return free(v, a, to) && free(u, to, a)
 }
 
-// welcome says whether the rules let a VM of the group that is nowhere onto a host.
-func (x *arrangement) welcome(g, j int) bool {
-	r := x.rules
+// welcome says whether the rules let a mover that is nowhere onto a host, and whether it can be sent there.
+func (x *arrangement) welcome(v int32, j int) bool {
+	if x.route != nil && !x.route(v, int32(j)) {
+		return false
+	}
+	r, g := x.rules, int(x.movers[v].group)
 	return r == nil || r.u.open(g, j, r.on[j]) && !r.u.lonely(g, r.on[j])
 }
+
+// alone says whether capacity and headroom alone decide which hosts a mover may be on.
+func (x *arrangement) alone() bool { return x.rules == nil && x.route == nil }
 
 // hosts is where each mover is.
 func (x *arrangement) hosts() []int32 {

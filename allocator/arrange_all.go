@@ -59,18 +59,18 @@ func (e *enumeration) place(k int) {
 	v := e.order[k]
 	g := x.movers[v].group
 	from, bare := 0, -1
-	if k > 0 && x.movers[e.order[k-1]].group == g {
+	if k > 0 && x.route == nil && x.movers[e.order[k-1]].group == g {
 		from = int(x.movers[e.order[k-1]].host) // VMs of a group are alike: in the order of hosts
 	}
 	for j := from; j < len(x.on); j++ {
 		if e.work <= 0 {
 			return
 		}
-		if x.closed[j] || !x.takes(int32(j), int(g), -1) || !x.welcome(int(g), j) {
+		if x.closed[j] || !x.takes(int32(j), int(g), -1) || !x.welcome(v, j) {
 			continue
 		}
 		empty := x.empty(j)
-		if empty && x.rules == nil {
+		if empty && x.alone() {
 			h := &x.p.Hosts[j]
 			if bare >= 0 && h.CPU == x.p.Hosts[bare].CPU && h.Memory == x.p.Hosts[bare].Memory && from <= bare {
 				continue // as the empty host before

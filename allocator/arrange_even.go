@@ -170,7 +170,7 @@ func (x *arrangement) putBest(v int32, closed []bool, sign float64) bool {
 		if closed[j] || !x.takes(j, g, -1) {
 			continue
 		}
-		if h := sign * x.headroom(j, q.CPU, q.Memory); h > best+sameHeadroom && x.welcome(g, int(j)) {
+		if h := sign * x.headroom(j, q.CPU, q.Memory); h > best+sameHeadroom && x.welcome(v, int(j)) {
 			best, to = h, j
 		}
 	}

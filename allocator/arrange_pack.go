@@ -103,7 +103,7 @@ func (x *arrangement) shrink(weight []float64) bool {
 			if x.work <= 0 || weight[k] >= weight[j]-sameHeadroom {
 				break
 			}
-			if h := &x.p.Hosts[k]; before >= 0 && x.rules == nil && h.CPU == x.p.Hosts[before].CPU && h.Memory == x.p.Hosts[before].Memory {
+			if h := &x.p.Hosts[k]; before >= 0 && x.alone() && h.CPU == x.p.Hosts[before].CPU && h.Memory == x.p.Hosts[before].Memory {
 				continue // as one that was too small
 			}
 			before = k
@@ -173,7 +173,7 @@ func (x *arrangement) opened(v int32, cpu, memory float64, weight []float64) int
 	g := int(x.movers[v].group)
 	at := -1
 	for _, j := range x.vacant(weight, true) { // the greatest weight first
-		if !x.takes(int32(j), g, -1) || !x.welcome(g, j) {
+		if !x.takes(int32(j), g, -1) || !x.welcome(v, j) {
 			continue
 		}
 		all := x.slackCPU[j] >= cpu*(1-roundingSlack) && x.memory[j] >= memory*(1-roundingSlack)

@@ -118,42 +118,14 @@ func overfull(p *Problem, used, before []float64) bool {
 
 // arrange arranges the VMs of the model that have no host, or that move anyway, in host.
 func (w *work) arrange(host []int32) {
-	p := w.p
-	if p.Policy == AsFound || len(host) > maxSearchedArranged || w.stopped() {
+	if w.p.Policy == AsFound || len(host) > maxSearchedArranged || w.stopped() {
 		return
 	}
 	w.keepHomes(host)
-	need := make([]float64, len(p.Groups))
 	y := w.realized(host)
-	for g := range need {
-		need[g] = max(y, w.t.floor[w.t.of[g]]) * p.Groups[g].CPU
-	}
-	closed := make([]bool, len(p.Hosts))
-	for j := range closed {
-		closed[j] = p.Hosts[j].Cordoned
-	}
-	x := newArrangement(p, w.t, closed, need)
-	if w.s.Rules != nil {
-		x.rules = newBoard(p, w.s.Rules, nil, need)
-	}
-	var vms []int
-	for vm, j := range host {
-		if g := int(w.group[vm]); w.home[vm] == j {
-			x.keep(g, int(j), 1)
-			if x.rules != nil {
-				x.rules.put(g, int(j))
-			}
-		} else {
-			x.add(g, int(j))
-			vms = append(vms, vm)
-		}
-	}
-	if !x.run(p.Policy) {
+	other := (&movement{p: w.p, t: w.t, rules: w.s.Rules, group: w.group, home: w.home}).arranged(host, y)
+	if other == nil {
 		return
-	}
-	other := slices.Clone(host)
-	for i, vm := range vms {
-		other[vm] = x.movers[i].host
 	}
 	// Where moves count a higher yield is passed over, too: a greater budget, for which it may not be found, must not give less.
 	if after := w.realized(other); w.m.Check(other) && after >= y-sameMinYield && (!w.moves || after <= y+sameMinYield) {

@@ -179,7 +179,7 @@ func (e *emptying) run() (Drained, error) {
 	}
 	out := Drained{Plan: Plan{MinYieldBefore: e.minYield, AverageYieldBefore: e.mean, MinYieldDuring: e.minYield, UpperBound: 1, Takes: math.Inf(1)}}
 	if len(found) > 0 && (e.d.Partial || len(going) == all && len(e.stuck) == 0) {
-		out.Plan = e.plan(e.choose(found))
+		out.Plan = e.plan(e.arranged(e.choose(found)))
 	}
 	e.blockers(&out)
 	e.late(&out)

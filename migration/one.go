@@ -26,8 +26,8 @@ type OneMove struct {
 const consideredTargets = 8
 
 // MoveOne plans the move of one VM, by group and number, to a host. Rules and floors hold; no other VM moves. With AnyHost it
-// takes the host with which the minimum yield is greatest; of equal ones that with the greatest average yield, then that with the
-// least of its CPU needed. Every VM must have a host.
+// takes the host with which the minimum yield is greatest; of equal ones that of Problem.Policy, or else that with the greatest average
+// yield, then that with the least of its CPU needed. Every VM must have a host.
 func MoveOne(p Problem, group, vm, to int) (OneMove, error) {
 	if group < 0 || group >= len(p.Groups) || vm < 0 || vm >= p.Groups[group].Count || to < AnyHost || to >= len(p.Hosts) {
 		return OneMove{}, fmt.Errorf("move VM %d of group %d to host %d: there is no such VM or host", vm, group, to)
@@ -48,6 +48,9 @@ func MoveOne(p Problem, group, vm, to int) (OneMove, error) {
 	if c == nil {
 		out.Reason, out.Advice = e.whyNone(at, to, why)
 		return out, nil
+	}
+	if to == AnyHost {
+		c = e.arranged(c)
 	}
 	out.Plan, out.To = e.plan(c), c.at[at]
 	out.After = e.hostYields(c.at, out.CPU)

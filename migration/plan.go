@@ -144,7 +144,7 @@ func (pl *Planner) Plan(budget float64) Plan {
 		case c.bytes > budget:
 			p.pass(c, fmt.Sprintf("VMs that have to wait on a third host on the way bring it to %s, and the budget is %s", size(c.bytes), size(budget)))
 		default:
-			pl.fill(&p, c)
+			pl.fill(&p, pl.arranged(c))
 			p.Reason = pl.why(&p, budget)
 			return p
 		}
@@ -198,7 +198,7 @@ func (pl *Planner) Cheapest(minYield float64) Plan {
 		return p
 	}
 	p := pl.blank()
-	pl.fill(&p, &pl.s.found[best])
+	pl.fill(&p, pl.arranged(&pl.s.found[best]))
 	p.Reason = fmt.Sprintf("the fewest bytes found for a minimum yield of %.4f", minYield)
 	return p
 }

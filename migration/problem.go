@@ -68,6 +68,9 @@ type Problem struct {
 	// LargestOnly: of what VMs may take back hosts keep the largest amount of one VM free, and not a quarter of all (allocator.Reserve).
 	LargestOnly bool
 
+	// Policy says where VMs go that move anyway, of all places that cost as many bytes and no yield.
+	Policy allocator.Policy
+
 	// NoRoute says why no VM can be sent directly from one host to another, by index; "" = one can. nil: every host reaches every other.
 	NoRoute func(from, to int) string
 

@@ -219,17 +219,24 @@ func (s *search) best(budget float64, steps int64) *candidate {
 	return s.add(at)
 }
 
-// add judges a placement.
+// add judges a placement, and keeps it.
 func (s *search) add(at []int) *candidate {
 	c := candidate{at: at, direct: s.f.cost(at)}
-	sol, err := s.divide(at)
-	if err != nil {
+	if !s.judge(&c) {
 		return nil
 	}
-	c.yield, c.missing = sol.MinYield, len(sol.Shortfall)
-	c.broken = s.f.broken(at)
 	s.found = append(s.found, c)
 	return &s.found[len(s.found)-1]
+}
+
+// judge finds what a placement is worth.
+func (s *search) judge(c *candidate) bool {
+	sol, err := s.divide(c.at)
+	if err != nil {
+		return false
+	}
+	c.yield, c.missing, c.broken = sol.MinYield, len(sol.Shortfall), s.f.broken(c.at)
+	return true
 }
 
 // order orders the moves of a candidate, once.

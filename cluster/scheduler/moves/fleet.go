@@ -84,7 +84,7 @@ func NewFleet(s *state.Snapshot, env placement.Env, see Observation, o Options, 
 		Fleet: &Fleet{s: s, Basis: s.Index(), routes: see.Routes, pinned: map[string]pin{}, index: map[string]int{}, hosts: s.Hosts()}}
 	f.LargestOnly = !meta.Settings.Rightsizing.Runs(state.StageReserve)
 	f.reserve = allocator.NewReserves[float64](len(f.hosts), f.LargestOnly)
-	f.Steps, f.Caps = o.Steps, []float64{}
+	f.Steps, f.Caps, f.Policy = o.Steps, []float64{}, placement.PolicyOf(meta.Settings)
 	for i := range more { // VMs that run already count as where they would be admitted
 		if f.margin == nil {
 			f.margin = env.Margin.RulesFor(s, &more[i])
