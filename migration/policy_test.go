@@ -12,9 +12,9 @@ import (
 	"evenkeel/migration"
 )
 
-// roomy is hosts with so much of their memory and CPU in use, a quarter of them without VMs, and one of them. Half of the clusters have
+// partlyUsed returns hosts with so much of their memory and CPU in use, a quarter of them without VMs, and the number of one. Half of the clusters have
 // unequal hosts.
-func roomy(rng *rand.Rand, hosts int, share float64) (migration.Problem, int) {
+func partlyUsed(rng *rand.Rand, hosts int, share float64) (migration.Problem, int) {
 	p := migration.Problem{}
 	unequal := rng.IntN(2) == 0
 	for j := range hosts {
@@ -93,7 +93,7 @@ func TestDrainsKeepToThePolicy(t *testing.T) {
 		const cases = 100
 		for seed := range uint64(cases) {
 			rng := rand.New(rand.NewPCG(seed, 7))
-			p, host := roomy(rng, 4+rng.IntN(30), 0.3+0.5*rng.Float64())
+			p, host := partlyUsed(rng, 4+rng.IntN(30), 0.3+0.5*rng.Float64())
 			if seed%3 == 2 {
 				p, host = crowded(seed)
 			}
@@ -143,10 +143,10 @@ func TestDrainsKeepToThePolicy(t *testing.T) {
 func TestDrainsAgainstEveryTarget(t *testing.T) {
 	t.Parallel()
 	for name, policy := range policies {
-		looked := 0
+		examined := 0
 		for seed := range uint64(400) {
 			rng := rand.New(rand.NewPCG(seed, 8))
-			p, host := roomy(rng, 3+rng.IntN(3), 0.2+0.3*rng.Float64())
+			p, host := partlyUsed(rng, 3+rng.IntN(3), 0.2+0.3*rng.Float64())
 			var leave []int
 			for g, q := range p.Groups {
 				if q.Hosts[0] == host {
@@ -161,7 +161,7 @@ func TestDrainsAgainstEveryTarget(t *testing.T) {
 			if !out.Feasible || out.Moves != len(leave) || out.MinYieldAfter < 1 {
 				continue
 			}
-			looked++
+			examined++
 			at := make([][]int, len(p.Groups))
 			for g := range at {
 				at[g] = slices.Clone(p.Groups[g].Hosts)
@@ -184,8 +184,8 @@ func TestDrainsAgainstEveryTarget(t *testing.T) {
 			}
 			try(0)
 		}
-		if looked < 100 {
-			t.Errorf("%s: only %d drains were looked at", name, looked)
+		if examined < 100 {
+			t.Errorf("%s: only %d drains were examined", name, examined)
 		}
 	}
 }
@@ -197,7 +197,7 @@ func TestRebalancesKeepToThePolicy(t *testing.T) {
 		better := 0
 		for seed := range uint64(30) {
 			rng := rand.New(rand.NewPCG(seed, 9))
-			p, host := roomy(rng, 4+rng.IntN(12), 0.3+0.4*rng.Float64())
+			p, host := partlyUsed(rng, 4+rng.IntN(12), 0.3+0.4*rng.Float64())
 			for g := range p.Groups { // one host has too much
 				if j := p.Groups[g].Hosts[0]; j != host && rng.IntN(3) == 0 {
 					p.Groups[g].Hosts[0] = host

@@ -32,7 +32,7 @@ type PeriodicParams struct {
 
 func (s *Server) registerPeriodic(api huma.API) {
 	const base = "/v1/periodic"
-	get(api, route{"listPeriodic", base, tagPeriodic, "List jobs", "Jobs of which runs are kept, by name: what the names of their virtual clusters have in common, or what their files declare. Proposals, runs and occurrences are left out."},
+	get(api, route{"listPeriodic", base, tagPeriodic, "List jobs", "Jobs of which runs are kept, by name: what the names of their virtual clusters have in common, or what their files declare; and declared ones whose first run has not ended. Proposals, runs and occurrences are left out."},
 		func(ctx context.Context, in *struct {
 			TenantParams
 			ReadParams
@@ -43,7 +43,9 @@ func (s *Server) registerPeriodic(api huma.API) {
 			}
 			out := &answerOf[v1.List[v1.PeriodicJob]]{}
 			out.Body.Items = []v1.PeriodicJob{}
-			for _, job := range x.v.PeriodicJobs() {
+			jobs := append(x.v.PeriodicJobs(), x.v.BegunJobs()...)
+			slices.SortFunc(jobs, func(a, b state.PeriodicJob) int { return strings.Compare(a.Name, b.Name) })
+			for _, job := range jobs {
 				if x.owns(job.Name) {
 					row := x.periodicRow(job)
 					row.Occurrences = each(slices.DeleteFunc(x.v.Occurrences(job.Name), func(o state.Occurrence) bool { return o.State.Over() }), x.occurrence)

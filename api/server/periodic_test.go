@@ -27,6 +27,21 @@ func TestPeriodicWorkOfTenants(t *testing.T) {
 	if file = wrapped.Spec; file.Periodic == nil || file.Periodic.Name != "nightly" || file.Periodic.Deadline != "2h" || file.Duration != "1h" {
 		t.Errorf("its spec is %s", got)
 	}
+	// A job is there from its first run on, and is decided about once that has ended.
+	if list := x.want(200, "GET", "/v1/periodic", "", "acme viewer"); !strings.Contains(list, `"name":"nightly","state":"found","declared":true,"runs":0`) {
+		t.Errorf("jobs while the first run lives: %s", list)
+	}
+	if text := x.want(200, "GET", "/v1/periodic/nightly", "", "acme viewer"); !strings.Contains(text, "its first run has not ended") {
+		t.Errorf("the job while its first run lives: %s", text)
+	}
+	if list := x.want(200, "GET", "/v1/periodic", "", "film owner"); strings.Contains(list, "nightly") {
+		t.Errorf("another tenant sees %s", list)
+	}
+	for _, verb := range []string{"accept", "override", "reject"} {
+		if text := x.want(422, "POST", "/v1/periodic/nightly/"+verb, `{}`, "acme owner"); !strings.Contains(text, "its first run has not ended") {
+			t.Errorf("%s while the first run lives: %s", verb, text)
+		}
+	}
 	deleted := x.want(202, "DELETE", "/v1/virtual-clusters/render-1", "", "acme editor")
 	must(t, json.Unmarshal([]byte(deleted), &r))
 	x.want(200, "GET", "/v1/operations/"+r.Operation.ID+"?wait=60s", "", "admin")

@@ -29,11 +29,19 @@ type Periodic struct {
 	Occurrences []state.Occurrence
 }
 
+// notEnded is why nothing can be decided about a job of which nothing is kept.
+const notEnded = "its first run has not ended; decide once it has"
+
 // PeriodicOf looks a job up by its full name, and proposes a contract.
 func PeriodicOf(s *state.Snapshot, name string, ask agenda.Ask) (Periodic, error) {
 	job, ok := s.PeriodicJob(name)
 	if !ok {
-		return Periodic{}, fmt.Errorf("job %s: %w", name, ErrNotFound)
+		begun := s.BegunJobs()
+		at := slices.IndexFunc(begun, func(j state.PeriodicJob) bool { return j.Name == name })
+		if at < 0 {
+			return Periodic{}, fmt.Errorf("job %s: %w", name, ErrNotFound)
+		}
+		return Periodic{PeriodicJob: begun[at], Refused: notEnded}, nil
 	}
 	p := Periodic{PeriodicJob: job, Runs: s.Runs(name), Occurrences: s.Occurrences(name)}
 	var err error
@@ -65,6 +73,9 @@ func (c *Service) decidePeriodic(ctx context.Context, name string, ask PeriodicA
 	p, err := PeriodicOf(s, name, ask.Ask)
 	if err != nil {
 		return p, err
+	}
+	if p.Refused == notEnded {
+		return p, &Invalid{Fields: []FieldError{{Field: "job", Text: "job " + name + ": " + notEnded}}}
 	}
 	if call.IfMatch != 0 && call.IfMatch != p.ModifyIndex {
 		return p, fmt.Errorf("job %s is at version %d, not %d: %w", name, p.ModifyIndex, call.IfMatch, ErrPrecondition)

@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -285,6 +286,26 @@ func (s *Snapshot) PeriodicJobs() []PeriodicJob { return all[PeriodicJob](s, tJo
 // PeriodicJob returns the job of that full name.
 func (s *Snapshot) PeriodicJob(name string) (PeriodicJob, bool) {
 	return first[PeriodicJob](s, tJobs, "id", name)
+}
+
+// BegunJobs returns the jobs that virtual clusters declare and of which nothing is kept, in order of their names: their first run has not
+// ended.
+func (s *Snapshot) BegunJobs() []PeriodicJob {
+	names := map[string]bool{}
+	each(s, func(r *Run) bool {
+		if r.Declared && !names[r.Job] {
+			_, kept := s.PeriodicJob(r.Job)
+			names[r.Job] = !kept
+		}
+		return true
+	}, tRuns, "open")
+	var out []PeriodicJob
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if names[name] {
+			out = append(out, PeriodicJob{Name: name, Declared: true})
+		}
+	}
+	return out
 }
 
 // Occurrences returns those of a job, in the order of their periods.
