@@ -9,7 +9,7 @@ import (
 // arranged is a placement with the VMs that move anyway where Problem.Policy wants them, for no more bytes. It is c itself where the
 // policy changes nothing, or where reach refuses what it wants: for a yield, a rule, or an order of moves that is not found.
 func (f *fleet) arranged(c *candidate, p allocator.Problem, reach func(*candidate) bool) *candidate {
-	if f.p.Policy == allocator.AsFound || slices.Equal(c.at, f.home) {
+	if f.p.Policy == allocator.AsFound || slices.Equal(c.at, f.home) || slices.Contains(c.at, -1) {
 		return c
 	}
 	p.Policy = f.p.Policy
