@@ -122,7 +122,7 @@ type HostYield struct {
 
 // MigrateRequest asks for the move of one VM that runs.
 type MigrateRequest struct {
-	To       string `json:"to,omitempty" maxLength:"63" doc:"Name of the host that it is to go to. Left out: the one with which the minimum yield is greatest."`
+	To       string `json:"to,omitempty" maxLength:"63" doc:"Name of the host that it is to go to. Left out: the one with which the minimum yield is greatest; of equal ones that of the setting placement."`
 	MaxBytes *Bound `json:"maxBytes,omitempty" doc:"Most bytes that the move may send: bytes, a size with a unit, or \"unlimited\". Left out: unlimited."`
 	Reason   string `json:"reason,omitempty" maxLength:"500" doc:"Why, shown with the plan."`
 }

@@ -36,8 +36,9 @@ func (t *tool) vmVerbs() []*cli.Command {
 		{
 			Name: "migrate", Usage: "move a VM that runs to another host", ArgsUsage: "NAME", Action: t.action(vmMigrate),
 			Description: "A plan of one live migration: it prints the bytes to send, and the yields before and after, of the cluster and of both\n" +
-				"hosts. Without --to it takes the host with which the minimum yield is greatest. A move that cannot be made is refused\n" +
-				"with the reasons (exit status 3). Nothing keeps the VM there: later plans may move it again.\n\n" +
+				"hosts. Without --to it takes the host with which the minimum yield is greatest, of equal ones that which the setting\n" +
+				"placement wants. A move that cannot be made is refused with the reasons (exit status 3). Nothing keeps the VM there:\n" +
+				"later plans may move it again.\n\n" +
 				"Example: vcctl vm migrate render-worker-0 --to h2 --dry-run",
 			Flags: changeFlags(&cli.StringFlag{Name: "to", Usage: "the `HOST` to move it to (default: the best one)"},
 				&cli.StringFlag{Name: "max-bytes", Usage: "most bytes that the move may send, a `SIZE` or unlimited (default: unlimited)"},
