@@ -159,11 +159,7 @@ func (w *work) stopped() bool { return w.s.Stop != nil && w.s.Stop() }
 
 // realized is the minimum yield that the placement allows, with the floors kept.
 func (w *work) realized(host []int32) float64 {
-	floor := make([]float64, len(w.p.Groups))
-	for g := range floor {
-		floor[g] = w.t.floor[w.t.of[g]]
-	}
-	return maxMin(w.p, w.loadsOf(host), floor)
+	return maxMin(w.p, w.loadsOf(host), w.t.floors())
 }
 
 // Up to someVMs Best asks for a proof, too: it is near. Where moves count there

@@ -105,11 +105,7 @@ func (k *packer) best(seek func(float64, func(float64) float64)) ([][]load, bool
 // below a floor.
 func (k *packer) bestWithFloors(seek func(float64, func(float64) float64)) ([][]load, bool) {
 	p := k.p
-	t := tenancyOf(p.Groups)
-	floor, need := make([]float64, len(p.Groups)), make([]float64, len(p.Groups))
-	for g := range floor {
-		floor[g] = t.floor[t.of[g]]
-	}
+	floor, need := tenancyOf(p.Groups).floors(), make([]float64, len(p.Groups))
 	var best [][]load
 	bestYield := -1.0
 	seek(Bound(*p), func(y float64) float64 {

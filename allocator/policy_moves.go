@@ -15,9 +15,9 @@ type movement struct {
 // or their floor, as in host. nil: the policy changes nothing.
 func (m *movement) arranged(host []int32, y float64) []int32 {
 	p := m.p
-	need, closed := make([]float64, len(p.Groups)), make([]bool, len(p.Hosts))
-	for g := range need {
-		need[g] = max(y, m.t.floor[m.t.of[g]]) * p.Groups[g].CPU
+	need, closed := m.t.floors(), make([]bool, len(p.Hosts))
+	for g, floor := range need {
+		need[g] = max(y, floor) * p.Groups[g].CPU
 	}
 	for j := range closed {
 		closed[j] = p.Hosts[j].Cordoned
@@ -55,6 +55,13 @@ func (m *movement) arranged(host []int32, y float64) []int32 {
 // somewhere. route says whether a VM, by group and number, can be sent to a host; nil: all can. No VM moves that stays in to, and the
 // minimum yield is the same or more. ok: the answer differs from to.
 func Arrange(p Problem, rules *Rules, to [][]int, route func(group, vm, host int) bool) (hosts [][]int, ok bool) {
+	vms := 0
+	for g := range p.Groups {
+		vms += p.Groups[g].Count
+	}
+	if p.Policy == AsFound || vms > maxSearchedArranged {
+		return to, false
+	}
 	m := &movement{p: &p, t: tenancyOf(p.Groups), rules: rules}
 	var host, number []int32
 	for g := range p.Groups {
@@ -65,9 +72,6 @@ func Arrange(p Problem, rules *Rules, to [][]int, route func(group, vm, host int
 			}
 			m.group, m.home, number, host = append(m.group, int32(g)), append(m.home, home), append(number, int32(k)), append(host, int32(j)) //nolint:gosec // of VMs and hosts
 		}
-	}
-	if p.Policy == AsFound || len(host) > maxSearchedArranged {
-		return to, false
 	}
 	if route != nil {
 		m.route = func(vm, j int32) bool { return route(int(m.group[vm]), int(number[vm]), int(j)) }
@@ -91,11 +95,9 @@ func Arrange(p Problem, rules *Rules, to [][]int, route func(group, vm, host int
 func (m *movement) minYield(hosts [][]int) float64 {
 	p := *m.p
 	p.Groups = slices.Clone(m.p.Groups)
-	floor := make([]float64, len(p.Groups))
 	for g := range p.Groups {
 		p.Groups[g].Hosts = hosts[g]
-		floor[g] = m.t.floor[m.t.of[g]]
 	}
 	loads, _ := countLoads(&p)
-	return maxMin(&p, loads, floor)
+	return maxMin(&p, loads, m.t.floors())
 }

@@ -211,6 +211,15 @@ type tenancy struct {
 	floor   []float64 // [virtual cluster]: greatest MinYield of its groups
 }
 
+// floors are those of the groups: each that of its virtual cluster.
+func (t tenancy) floors() []float64 {
+	floors := make([]float64, len(t.of))
+	for g, c := range t.of {
+		floors[g] = t.floor[c]
+	}
+	return floors
+}
+
 func tenancyOf(groups []Group) tenancy {
 	t := tenancy{of: make([]int, len(groups)), members: make([][]int, 0, len(groups)), floor: make([]float64, 0, len(groups))}
 	var byName map[string]int
