@@ -145,6 +145,10 @@ func (c *Service) Report(ctx context.Context, r agent.Report) error {
 		// What it reports is the end of steps that were wanted before the restore.
 		return fmt.Errorf("report of host %s: it is of epoch %d, this is %d: %w", r.Host, r.Epoch, m.Epoch, ErrConflict)
 	}
+	if t.reports.unlist(r) {
+		t.relisted.Add(1)
+		c.wakeLoop()
+	}
 	if r.Reach {
 		if err := c.recordHost(ctx, s, r); err != nil {
 			return fmt.Errorf("report of host %s: %w", r.Host, err)
@@ -171,10 +175,10 @@ func (c *Service) Report(ctx context.Context, r agent.Report) error {
 	t.rightsizing.Observe(s, r, c.o.Now().UTC())
 	t.admissionMargin.heard(r.Host, r.Available, c.o.Now().UTC())
 	n := t.reports.take(r, c.o.Now())
-	if n.incoming || n.unlisted {
+	if n.incoming {
 		t.relisted.Add(1)
 	}
-	if n.reach || n.incoming || n.unlisted || n.shrunk && t.moves.Running() { // a move may wait for it
+	if n.reach || n.incoming || n.shrunk && t.moves.Running() { // a move may wait for it
 		c.wakeLoop()
 	}
 	return nil

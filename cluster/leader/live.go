@@ -32,7 +32,23 @@ type news struct {
 	reach    bool // the host was not known, or its hypervisor answers again, or no more
 	shrunk   bool // more of what takes something from VMs is in force
 	incoming bool // other instances run nothing where they are
-	unlisted bool // a VM is not listed any more that was: it may start again, which it may not where it is listed
+}
+
+// unlist forgets the VMs that a host listed and lists no more, and says whether there are any: they may start again, which they may not
+// where they are listed. It comes before the state says that they have stopped: whoever reads that may start them at once.
+func (l *liveReports) unlist(r agent.Report) bool {
+	if !r.Reach || r.Running == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	live, gone := l.hosts[r.Host], missingIn(r.Running)
+	if !slices.ContainsFunc(live.Running, gone) {
+		return false
+	}
+	live.Running = slices.DeleteFunc(slices.Clone(live.Running), gone)
+	l.hosts[r.Host] = live
+	return true
 }
 
 // take takes a report in.
@@ -41,8 +57,7 @@ func (l *liveReports) take(r agent.Report, now time.Time) (n news) {
 	defer l.mu.Unlock()
 	live, reported := l.hosts[r.Host]
 	n = news{reach: !reported || live.Reach != r.Reach, shrunk: r.Index > live.Shrunk,
-		incoming: r.Reach && r.Running != nil && !slices.Equal(incoming(live.Running), incoming(r.Running)),
-		unlisted: r.Reach && r.Running != nil && slices.ContainsFunc(live.Running, missingIn(r.Running))}
+		incoming: r.Reach && r.Running != nil && !slices.Equal(incoming(live.Running), incoming(r.Running))}
 	l.hosts[r.Host] = live.after(r, now)
 	for _, p := range r.Moves {
 		if p.Dirty > 0 {

@@ -22,6 +22,7 @@ type instantLog struct {
 	store  *state.Store
 	n      uint64
 	before func(state.Kind)
+	after  func(state.Kind)
 }
 
 func (l *instantLog) Apply(_ context.Context, entry []byte) (index uint64, outcome, err error) {
@@ -32,10 +33,18 @@ func (l *instantLog) Apply(_ context.Context, entry []byte) (index uint64, outco
 	if l.before != nil {
 		l.before(cmd.Kind)
 	}
+	index, outcome = l.put(entry)
+	if l.after != nil {
+		l.after(cmd.Kind)
+	}
+	return index, outcome, nil
+}
+
+func (l *instantLog) put(entry []byte) (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.n++
-	return l.n, l.store.Apply(l.n, entry), nil
+	return l.n, l.store.Apply(l.n, entry)
 }
 
 func (l *instantLog) Linearize(context.Context) error { return nil }

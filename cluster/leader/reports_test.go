@@ -193,6 +193,36 @@ func TestDomainsOfOtherVMs(t *testing.T) {
 	}
 }
 
+// TestStartRightAfterAStop: a VC can start as soon as the state says that its VMs have stopped, which the host of one without a disk lists
+// no more then.
+func TestStartRightAfterAStop(t *testing.T) {
+	newCrew(t, func(t *testing.T, k *crew) {
+		_, err := k.Create(t.Context(), vc("web", 1, 1, 512<<20), leader.Call{})
+		k.must(err)
+		k.agents("h1")
+		_, err = k.Stop(t.Context(), "web", leader.Call{})
+		k.must(err)
+		vm, _ := k.state().VMNamed("web-g-0")
+		started := 0
+		k.o.Log.(*instantLog).after = func(kind state.Kind) {
+			if now, _ := k.state().VM(vm.ID); kind != state.KindVMReport || now.Phase != state.Stopped {
+				return
+			}
+			started++
+			r, err := k.Start(t.Context(), "web", leader.Call{})
+			k.must(err)
+			if web, _ := k.state().VCNamed("web"); !web.Admitted {
+				t.Errorf("it waits: %+v", r.Decision)
+			}
+		}
+		k.must(k.Report(t.Context(), agent.Report{Host: "h1", Reach: true, Running: []agent.Instance{}, Capacity: hypervisor.Capacity{CPU: 4, Memory: 8 << 30},
+			Allowance: agent.Limits{CPU: 4, Memory: 8 << 30}, Statuses: []agent.Status{{VM: vm.ID, Generation: vm.Generation, Phase: agent.PhaseStopped}}}))
+		if started != 1 {
+			t.Errorf("started %d times", started)
+		}
+	})
+}
+
 // TestDomainThatIsShown: a VM has the domain that its host lists, which an earlier version may have named; one that no host lists is
 // started by its id.
 func TestDomainThatIsShown(t *testing.T) {
