@@ -107,6 +107,37 @@ func TestShortPeriods(t *testing.T) {
 	}
 }
 
+// A run that goes on into the next period is no run of that: whatever is changed of it then, the next occurrence is for the run that
+// arrives for it. One that arrived nearer to the next period, and waits, is the run of that.
+func TestARunThatGoesOnIsOfItsOwnPeriod(t *testing.T) {
+	for arrives, claims := range map[time.Duration]bool{45 * time.Second: false, 80 * time.Second: false, 100 * time.Second: true} {
+		c := scheduling.NewCluster(t, "h1", "h2")
+		signed(t, c, "job", askedFor(t, "FREQ=MINUTELY;INTERVAL=3", 70*time.Second))
+		began := c.Now().Truncate(3 * time.Minute).Add(6 * time.Minute)
+		untilRest(t, c, 20)
+		c.Ahead += began.Sub(c.Now()) + arrives
+		plan(t, c)
+		for range 2 { // one runs, the other waits
+			vc := scheduling.VC(fmt.Sprintf("run%d", c.Index), 0.5, scheduling.Group(2, 1, 5*scheduling.GiB))
+			vc.Periodic.Name = "job"
+			if a := c.Create(vc); a.Plan == nil || (a.Plan.Occurrence != "") != claims && !a.Queued {
+				t.Fatalf("%s after its period began: %+v", arrives, a)
+			}
+			c.Run()
+		}
+		if claims {
+			continue // it has the next slot already
+		}
+		c.Ahead += began.Add(3*time.Minute + 5*time.Second).Sub(c.Now())
+		plan(t, c)
+		for _, vc := range c.Snapshot().VCs() {
+			if o, is := placement.Claim(c.Snapshot(), &vc, c.Now()); is {
+				t.Errorf("%s, which arrived %s after its period began and is admitted: %v, claims that of %s", vc.Name, arrives, vc.Admitted, o.Period)
+			}
+		}
+	}
+}
+
 // A VC that ends in the step in which a slot begins does not come to its witness: the agenda would find the host full.
 func TestBackfillLeavesTheStepOfASlot(t *testing.T) {
 	c := withJobs(t, 1, 0, 0, 0)

@@ -13,8 +13,8 @@ import (
 // Horizon is how far ahead the agenda reserves, and how long a VC counts as running whose owner does not say for how long.
 const Horizon = 24 * time.Hour
 
-// early is how long before its slot a run may arrive and still be the one that the slot is for; but not nearer to the slot before it than
-// to its own, or a run that comes too late would take the slot of the next one.
+// early is how long before its slot a run may start and still be the one that the slot is for. It must have arrived nearer to that slot
+// than to the one before, or a run that comes too late, or goes on for too long, would take the slot of the next one.
 const early = 30 * time.Minute
 
 // JobOf returns the full name of the job that a VC is a run of: the declared one, or the template of its name.
@@ -32,17 +32,18 @@ func Claim(s *state.Snapshot, vc *state.VC, now time.Time) (state.Occurrence, bo
 	if !s.HasAgenda() {
 		return state.Occurrence{}, false
 	}
+	arrived := now
+	if run, open := s.OpenRun(vc.ID); open { // it waits, or starts again
+		arrived = run.Submitted
+	}
 	var before time.Time
 	for _, o := range s.Occurrences(JobOf(vc)) {
-		from := o.Start.Add(-early)
-		if middle := before.Add(o.Start.Sub(before) / 2); !before.IsZero() && from.Before(middle) {
-			from = middle
-		}
+		nearer := before.IsZero() || !arrived.Before(before.Add(o.Start.Sub(before)/2))
 		before = o.Start
 		if o.VC == vc.ID && o.State == state.RunningNow {
 			return o, true
 		}
-		if o.VC == "" && !o.State.Over() && !now.Before(from) && now.Before(o.End) {
+		if o.VC == "" && !o.State.Over() && nearer && !now.Before(o.Start.Add(-early)) && now.Before(o.End) {
 			return o, true
 		}
 	}
