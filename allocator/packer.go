@@ -69,6 +69,13 @@ func newPacker(p *Problem, fixed [][]load, counts []int) *packer {
 		memory: make([]float64, n), freeCPU: make([]float64, n), freeMemory: make([]float64, n),
 		order: make([]int, n), rank: make([]float64, n),
 	}
+	items := 0
+	for _, c := range counts {
+		if c > 0 {
+			items++
+		}
+	}
+	k.items, k.count = make([]int, 0, items), make([]int, 0, items)
 	for g, c := range counts {
 		if c > 0 {
 			k.items = append(k.items, g)

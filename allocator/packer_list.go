@@ -48,7 +48,6 @@ func (o ListOrder) key(cpu, memory float64) float64 {
 // entry is an item in a sorted list.
 type entry struct {
 	key  float64
-	need demand
 	item int32
 }
 
@@ -60,7 +59,7 @@ type ordered struct {
 
 // sortEntries sorts by key, CPU and memory, all in the direction given, and then
 // by item. What it returns is s or scratch, which must be as long.
-func sortEntries(s, scratch []entry, descending bool) []entry {
+func (k *packer) sortEntries(s, scratch []entry, descending bool) []entry {
 	sign := 1
 	if descending {
 		sign = -1
@@ -72,7 +71,7 @@ func sortEntries(s, scratch []entry, descending bool) []entry {
 		case a.key > b.key:
 			return sign
 		}
-		if c := cmp.Or(cmp.Compare(a.need.cpu, b.need.cpu), cmp.Compare(a.need.memory, b.need.memory)); c != 0 {
+		if c := cmp.Or(cmp.Compare(k.need[a.item], k.need[b.item]), cmp.Compare(k.size[a.item], k.size[b.item])); c != 0 {
 			return sign * c
 		}
 		return cmp.Compare(a.item, b.item)
@@ -113,7 +112,7 @@ func insert(s []entry, sign int, compare func(a, b entry) int) {
 }
 
 // fewEntries are sorted by comparing alone.
-const fewEntries = 1024
+const fewEntries = 64
 
 // spreadEntries puts the entries into scratch by sections of the range of keys, in
 // order: what is left is to sort the sections, most of which are a few entries
@@ -165,12 +164,12 @@ func (k *packer) sortItems() {
 	sorted := func(list []ordered, key []float64) {
 		for at := range list {
 			i := list[at].item // in the order of the last time: much of it has often not changed
-			k.entries[at] = entry{key[i], demand{k.need[i], k.size[i]}, i}
+			k.entries[at] = entry{key[i], i}
 		}
-		entries := sortEntries(k.entries[:len(list)], k.scratch[:len(list)], k.lists.descending())
+		entries := k.sortEntries(k.entries[:len(list)], k.scratch[:len(list)], k.lists.descending())
 		for at := range list {
-			e := &entries[at]
-			list[at] = ordered{e.need, e.item, int32(k.count[e.item])}
+			i := entries[at].item
+			list[at] = ordered{demand{k.need[i], k.size[i]}, i, int32(k.count[i])}
 		}
 	}
 	sorted(k.byCPU, k.need)
@@ -198,22 +197,21 @@ func (k *packer) list(s int) {
 		k.entries = k.entries[:0]
 		for i, n := range k.left {
 			if n > 0 {
-				d := demand{k.need[i], k.size[i]}
-				k.entries = append(k.entries, entry{k.lists.key(fraction(d.cpu, cpu), fraction(d.memory, memory)), d, int32(i)})
+				k.entries = append(k.entries, entry{k.lists.key(fraction(k.need[i], cpu), fraction(k.size[i], memory)), int32(i)})
 			}
 		}
 		if k.scratch == nil {
 			k.scratch = make([]entry, len(k.items))
 		}
-		entries := sortEntries(k.entries, k.scratch[:len(k.entries)], k.lists.descending())
+		entries := k.sortEntries(k.entries, k.scratch[:len(k.entries)], k.lists.descending())
 		for i := range entries {
 			e := &entries[i]
-			it := listed{e.item, int32(k.left[e.item])}
-			if e.need.cpu*memory > e.need.memory*cpu {
-				c.room[0][nc], c.items[nc] = e.need, it
+			d, it := demand{k.need[e.item], k.size[e.item]}, listed{e.item, int32(k.left[e.item])}
+			if d.cpu*memory > d.memory*cpu {
+				c.room[0][nc], c.items[nc] = d, it
 				nc++
 			} else {
-				m.room[0][nm], m.items[nm] = e.need, it
+				m.room[0][nm], m.items[nm] = d, it
 				nm++
 			}
 		}

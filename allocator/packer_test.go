@@ -1,6 +1,7 @@
 package allocator
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -304,21 +305,23 @@ func TestSortEntries(t *testing.T) {
 		"infinite": func() float64 { return 1 / float64(r.IntN(9)) },
 	} {
 		for _, descending := range []bool{false, true} {
-			s := make([]entry, 5*fewEntries)
+			s := make([]entry, 5000)
+			k := packer{need: make([]float64, len(s)), size: make([]float64, len(s))}
 			for i := range s {
-				s[i] = entry{key(), demand{float64(r.IntN(3)), float64(r.IntN(3))}, int32(i)}
+				s[i] = entry{key(), int32(i)}
+				k.need[i], k.size[i] = float64(r.IntN(3)), float64(r.IntN(3))
 			}
 			sum := 0
 			for range 2 { // the second time they come sorted
-				s = sortEntries(s, make([]entry, len(s)), descending)
+				s = k.sortEntries(s, make([]entry, len(s)), descending)
 				sum = 0
 				for i := 1; i < len(s); i++ {
 					a, b := s[i-1], s[i]
 					if descending {
 						a, b = b, a
 					}
-					in := a.key < b.key || a.key == b.key && (a.need.cpu < b.need.cpu || a.need.cpu == b.need.cpu &&
-						(a.need.memory < b.need.memory || a.need.memory == b.need.memory && s[i-1].item < s[i].item))
+					cpu, memory := cmp.Compare(k.need[a.item], k.need[b.item]), cmp.Compare(k.size[a.item], k.size[b.item])
+					in := a.key < b.key || a.key == b.key && (cpu < 0 || cpu == 0 && (memory < 0 || memory == 0 && s[i-1].item < s[i].item))
 					if !in {
 						t.Fatalf("%s, descending %v: %v before %v", name, descending, s[i-1], s[i])
 					}
