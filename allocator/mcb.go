@@ -1,5 +1,7 @@
 package allocator
 
+import "math"
+
 // searchTolerance ends the search for the yield. It bounds how far the search's
 // own target may lie below a yield at which the packing fails; the yield of the
 // placement found is then computed exactly.
@@ -16,9 +18,9 @@ type MCBOptions struct {
 
 	// Bisect searches as the paper does: the middle of 0 and the bound first, then
 	// half of the interval that is left. Otherwise the search goes up from the
-	// bound, in terms of load, by growing steps, most of which fail at once, and
-	// bisects only the last step. Packing may fail at a yield and succeed at a
-	// greater one, so that the two may end differently.
+	// bound, in terms of load, to where packings that failed say that one may
+	// succeed. Packing may fail at a yield and succeed at a greater one, so that the
+	// two may end differently.
 	Bisect bool
 }
 
@@ -63,7 +65,9 @@ func mcb(p *Problem, o MCBOptions) ([][]load, bool) {
 	}
 	seek := searchLoad
 	if o.Bisect {
-		seek = searchYield
+		seek = func(hi float64, try probe) {
+			searchYield(hi, func(y float64) float64 { reached, _ := try(y); return reached })
+		}
 	}
 	if floors {
 		return k.bestWithFloors(seek)
@@ -71,15 +75,29 @@ func mcb(p *Problem, o MCBOptions) ([][]load, bool) {
 	return k.best(seek)
 }
 
+// probe packs at a yield. It returns a yield from which to go on, not below the one
+// asked for, or -1 where the packing fails, and then the share of the VMs that were
+// placed before what was left could not fit any more.
+type probe func(y float64) (reached, share float64)
+
+// share is the share of the VMs to be placed that the last packing placed.
+func (k *packer) share() float64 {
+	all := 0
+	for _, n := range k.count {
+		all += n
+	}
+	return 1 - float64(k.total)/float64(max(all, 1))
+}
+
 // best searches for the greatest yield by scaling the capacities. Nothing is
 // allocated for a probe, but for the runs of the best packing so far.
-func (k *packer) best(seek func(float64, func(float64) float64)) ([][]load, bool) {
+func (k *packer) best(seek func(float64, probe)) ([][]load, bool) {
 	var best []run
 	bestYield := -1.0
-	try := func(y float64) float64 {
+	try := func(y float64) (reached, share float64) {
 		// At a yield of zero, CPU is without limit: 1/0 is infinite.
 		if !k.packScaled(1 / y) {
-			return -1
+			return -1, k.share()
 		}
 		realized := 1.0
 		if k.worst > 1 {
@@ -92,7 +110,7 @@ func (k *packer) best(seek func(float64, func(float64) float64)) ([][]load, bool
 				k.runs = make([]run, 0, len(best))
 			}
 		}
-		return max(y, realized)
+		return max(y, realized), 1
 	}
 	seek(Bound(*k.p), try)
 	if best == nil {
@@ -103,24 +121,24 @@ func (k *packer) best(seek func(float64, func(float64) float64)) ([][]load, bool
 
 // bestWithFloors searches for the greatest yield where some needs do not fall
 // below a floor.
-func (k *packer) bestWithFloors(seek func(float64, func(float64) float64)) ([][]load, bool) {
+func (k *packer) bestWithFloors(seek func(float64, probe)) ([][]load, bool) {
 	p := k.p
 	floor, need := tenancyOf(p.Groups).floors(), make([]float64, len(p.Groups))
 	var best [][]load
 	bestYield := -1.0
-	seek(Bound(*p), func(y float64) float64 {
+	seek(Bound(*p), func(y float64) (reached, share float64) {
 		for g := range p.Groups {
 			need[g] = max(y, floor[g]) * p.Groups[g].CPU
 		}
 		if !k.pack(need) {
-			return -1
+			return -1, k.share()
 		}
 		loads := k.loads(nil)
 		realized := maxMin(p, loads, floor)
 		if realized > bestYield {
 			best, bestYield = loads, realized
 		}
-		return max(y, realized)
+		return max(y, realized), 1
 	})
 	return best, best != nil
 }
@@ -154,30 +172,59 @@ func bisect(lo, hi, tolerance float64, try func(y float64) float64) (greatest fl
 	return lo, found
 }
 
-// lastSteps is into how many parts searchLoad divides the step between failure
-// and success. The search ends within a fortieth or so of the distance to the bound:
-// what packing reaches varies by more than that from one yield to the next.
-const lastSteps = 32
+const (
+	// firstExcess is the load of the second probe beyond the least possible one.
+	firstExcess = 0.0005
+	// lastParts ends searchLoad where the excess that suffices is known to a part of
+	// that size: what packing reaches varies by more from one yield to the next.
+	lastParts = 12
+)
 
-// searchLoad looks for the greatest yield from above: at loads that exceed the
-// least possible one by 0.0032%, four times as much, sixteen times and so on. Where the packing is
-// hopeless it fails the sooner the greater the yield is, so that all steps up to
-// the first that succeeds cost little more than the last of them.
-func searchLoad(hi float64, try func(y float64) float64) {
-	if try(hi) >= 0 {
+// searchLoad looks for the greatest yield from above, in terms of load: by how much
+// it exceeds the least possible one. A packing is given up where the waste so far
+// has used the excess up. Waste grows with what is placed, so that an excess over the
+// share of the VMs placed by then is about the excess that suffices: within a tenth
+// where the share is 0.9, and half too little where it is 0.1.
+func searchLoad(hi float64, try probe) {
+	reached, share := try(hi)
+	if reached >= 0 {
 		return
 	}
-	failed := hi
-	for over := lastSteps * searchTolerance; ; over *= 4 {
-		y := hi / (1 + over)
+	failed, enough := 0.0, math.Inf(1) // excesses
+	caution := 1.0
+	for next := firstExcess; ; {
+		y := hi / (1 + next)
 		if y < searchTolerance {
 			try(0)
 			return
 		}
-		if reached := try(y); reached >= 0 {
-			bisect(reached, failed, max(searchTolerance, (failed-reached)/lastSteps), try)
-			return
+		if reached, placed := try(y); reached >= 0 {
+			enough = min(enough, hi/reached-1)
+		} else {
+			failed, share = next, placed
 		}
-		failed = y
+		width := enough - failed
+		switch {
+		case math.IsInf(enough, 1):
+			next = failed * excessGrowth(share) * caution
+			caution *= caution + 0.05 // where memory is short the share says little
+		case width <= enough/lastParts, width*hi <= searchTolerance*(1+enough)*(1+failed):
+			return
+		default:
+			next = min(max(failed/max(share, 1e-9), failed+width/4), enough-width/4)
+		}
 	}
+}
+
+// excessGrowth is by what an excess that failed is multiplied next, so that most
+// often it suffices then, given the share of the VMs that were placed.
+func excessGrowth(share float64) float64 {
+	beyond := 1.5
+	switch {
+	case share >= 0.8:
+		beyond = 1.03
+	case share >= 0.3:
+		beyond = 1.1
+	}
+	return min(max(beyond/max(share, 1e-9), 1.02), 8)
 }

@@ -35,7 +35,7 @@ type news struct {
 }
 
 // unlist forgets the VMs that a host listed and lists no more, and says whether there are any: they may start again, which they may not
-// where they are listed. It comes before the state says that they have stopped: whoever reads that may start them at once.
+// where they are listed. It comes before the state says that they have stopped: a request may start them at once then.
 func (l *liveReports) unlist(r agent.Report) bool {
 	if !r.Reach || r.Running == nil {
 		return false
