@@ -157,8 +157,24 @@ func (h *Host) endDaemon(sig syscall.Signal) error {
 	if !runs {
 		return nil
 	}
-	if err := errors.Join(d.kill(sig), d.await(patience)); err != nil {
+	err := errors.Join(d.kill(sig), d.await(patience))
+	if err == nil { // a program that it was about to start has its socket until then
+		err = eventually(patience, h.refuses)
+	}
+	if err != nil {
 		return fmt.Errorf("end libvirtd on %s: %w", h.Name, err)
 	}
 	return nil
+}
+
+// refuses returns an error if the socket of the libvirtd that ended takes connections, and no other was started.
+func (h *Host) refuses() error {
+	c, err := net.Dial("unix", h.socket())
+	if err != nil {
+		return nil //nolint:nilerr // that is what it asks for
+	}
+	if err := c.Close(); err != nil || h.DaemonRuns() {
+		return err
+	}
+	return errors.New("its socket takes connections still")
 }

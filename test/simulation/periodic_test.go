@@ -263,6 +263,7 @@ func (s *sim) watchRuns(ctx context.Context) {
 	}
 	term := uint64(0)
 	for wait(ctx, watchEvery) == nil {
+		in := s.troubles()
 		l := s.leader()
 		if l == nil {
 			clear(s.runs.since)
@@ -282,25 +283,37 @@ func (s *sim) watchRuns(ctx context.Context) {
 			clear(s.runs.since)
 			continue
 		}
-		in := s.troubles(view)
+		s.troublesSeen(view, in)
 		for n := range s.o.periodic.slots {
 			s.watchRun(view, n, in)
 		}
 	}
 }
 
-// troubles are the hosts that take no VMs now, or may not. They are noted.
-func (s *sim) troubles(view *leader.View) map[string]bool {
+// troubles are the hosts that are off, or whose agent or hypervisor is not well, whether a leader knows of that or not. They are noted.
+func (s *sim) troubles() map[string]bool {
 	in := map[string]bool{}
+	for _, name := range s.order {
+		h := s.hosts[name]
+		h.mu.Lock()
+		in[name] = !h.on || h.proc == nil || h.proc.still.Load() || len(h.faults) > 0 || time.Since(h.uneasy) < 5*time.Second
+		h.mu.Unlock()
+	}
+	s.noteTroubles(in)
+	return in
+}
+
+// troublesSeen adds the hosts that take no VMs now, or may not, as a leader has it.
+func (s *sim) troublesSeen(view *leader.View, in map[string]bool) {
 	for _, name := range s.order {
 		row, ok := view.Host(name)
 		seen := hostOf(view, name)
-		h := s.hosts[name]
-		h.mu.Lock()
-		in[name] = !ok || row.Cordoned || row.Drain.State != "" || seen.State != "ready" || seen.Heard > 8*time.Second || seen.Error != "" || len(seen.Hangs) > 0 ||
-			!h.on || h.proc == nil || h.proc.still.Load() || len(h.faults) > 0 || time.Since(h.uneasy) < 5*time.Second
-		h.mu.Unlock()
+		in[name] = in[name] || !ok || row.Cordoned || row.Drain.State != "" || seen.State != "ready" || seen.Heard > 8*time.Second || seen.Error != "" || len(seen.Hangs) > 0
 	}
+	s.noteTroubles(in)
+}
+
+func (s *sim) noteTroubles(in map[string]bool) {
 	s.runs.mu.Lock()
 	defer s.runs.mu.Unlock()
 	if s.runs.troubled == nil {
@@ -311,7 +324,6 @@ func (s *sim) troubles(view *leader.View) map[string]bool {
 			s.runs.troubled[name] = append(s.runs.troubled[name], time.Now())
 		}
 	}
-	return in
 }
 
 // watchRun looks at the run of a job.
@@ -347,7 +359,7 @@ func (s *sim) watchRun(view *leader.View, n int, in map[string]bool) {
 	case !known:
 		s.runs.since[what] = time.Now()
 	case time.Since(since) > limit:
-		s.violate("run %s in its slot (%s on %s) for %s, and nothing is in its way: %s", what, o.State, hosts, time.Since(since), vc.Decision.Summary)
+		s.violate("run %s in its slot (%s on %s) for %s, and nothing is in its way: %+v", what, o.State, hosts, time.Since(since), leader.Explain(view, vc))
 		s.runs.since[what] = time.Now().Add(time.Hour) // once is enough
 	}
 }
