@@ -81,13 +81,7 @@ func mcb(p *Problem, o MCBOptions) ([][]load, bool) {
 type probe func(y float64) (reached, share float64)
 
 // share is the share of the VMs to be placed that the last packing placed.
-func (k *packer) share() float64 {
-	all := 0
-	for _, n := range k.count {
-		all += n
-	}
-	return 1 - float64(k.total)/float64(max(all, 1))
-}
+func (k *packer) share() float64 { return 1 - float64(k.total)/float64(max(k.all, 1)) }
 
 // best searches for the greatest yield by scaling the capacities. Nothing is
 // allocated for a probe, but for the runs of the best packing so far.

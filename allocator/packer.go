@@ -19,6 +19,7 @@ type packer struct {
 	exempt []bool // [host]: may lack CPU for the VMs that stay
 	items  []int  // groups with VMs to be placed
 	count  []int  // [item]: VMs to be placed
+	all    int    // VMs to be placed
 	total  int    // VMs not placed yet
 
 	need  []float64 // [item]: CPU that one VM must have
@@ -80,6 +81,7 @@ func newPacker(p *Problem, fixed [][]load, counts []int) *packer {
 		if c > 0 {
 			k.items = append(k.items, g)
 			k.count = append(k.count, c)
+			k.all += c
 		}
 	}
 	k.left = make([]int, len(k.items))
@@ -197,10 +199,7 @@ func (k *packer) empty() {
 	}
 	copy(k.freeMemory, k.memory)
 	copy(k.left, k.count)
-	k.total = 0
-	for _, c := range k.count {
-		k.total += c
-	}
+	k.total = k.all
 	k.runs = k.runs[:0]
 	k.listed = noShape
 	k.worst = 0
