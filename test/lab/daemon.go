@@ -62,11 +62,7 @@ func (h *Host) StartDaemon(ctx context.Context) error {
 		if _, runs := h.daemon(); !runs {
 			return errors.New("libvirtd has no process")
 		}
-		c, err := net.Dial("unix", h.socket())
-		if err != nil {
-			return err
-		}
-		return c.Close()
+		return h.answers()
 	})
 	if err != nil {
 		output, _ := os.ReadFile(filepath.Join(h.dir, "log", "libvirtd.log"))
@@ -167,14 +163,19 @@ func (h *Host) endDaemon(sig syscall.Signal) error {
 	return nil
 }
 
-// refuses returns an error if the socket of the libvirtd that ended takes connections, and no other was started.
-func (h *Host) refuses() error {
+// answers returns an error if the socket of libvirtd takes no connections.
+func (h *Host) answers() error {
 	c, err := net.Dial("unix", h.socket())
 	if err != nil {
-		return nil //nolint:nilerr // that is what it asks for
-	}
-	if err := c.Close(); err != nil || h.DaemonRuns() {
 		return err
+	}
+	return c.Close()
+}
+
+// refuses returns an error if the socket of the libvirtd that ended takes connections, and no other was started.
+func (h *Host) refuses() error {
+	if h.answers() != nil || h.DaemonRuns() {
+		return nil
 	}
 	return errors.New("its socket takes connections still")
 }

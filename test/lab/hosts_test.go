@@ -94,7 +94,7 @@ func TestHosts(t *testing.T) {
 				t.Fatalf("turned %s, and it is up: %v", to, on)
 			}
 		}
-		if err := answers(h3); err != nil {
+		if err := h3.answers(); err != nil {
 			t.Error(err)
 		}
 		if err := eventually(patience, func() error { return heard(t, h1, h3.Address()) }); err != nil {
@@ -367,7 +367,7 @@ func testPower(t *testing.T, l *Lab) {
 	if err := h.PowerOff(); err != nil {
 		t.Fatal(err)
 	}
-	if h.Up() || answers(h) == nil {
+	if h.Up() || h.answers() == nil {
 		t.Error("the host has no power, and is up")
 	}
 	// A cut of power closes no connection: a connection to the host is just silent.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,14 +20,6 @@ func output(t *testing.T, h *Host, name string, args ...string) string {
 		t.Fatalf("%s on %s: %v: %s", name, h.Name, err, out)
 	}
 	return strings.TrimSpace(string(out))
-}
-
-func answers(h *Host) error {
-	c, err := net.Dial("unix", h.socket())
-	if err != nil {
-		return err
-	}
-	return c.Close()
 }
 
 // leftovers are what is there of a lab, in the kernel and on disk.
@@ -98,13 +89,13 @@ func TestLab(t *testing.T) {
 			if err := end(); err != nil {
 				t.Fatal(err)
 			}
-			if answers(h1) == nil {
+			if h1.answers() == nil {
 				t.Error("the daemon was ended, and answers")
 			}
 			if err := h1.StartDaemon(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := answers(h1); err != nil {
+			if err := h1.answers(); err != nil {
 				t.Errorf("the daemon was started: %v", err)
 			}
 		}
@@ -149,7 +140,7 @@ func TestLab(t *testing.T) {
 		if err := h2.PowerOff(); err != nil {
 			t.Fatal(err)
 		}
-		if h2.Up() || answers(h2) == nil {
+		if h2.Up() || h2.answers() == nil {
 			t.Error("the host has no power, and is up")
 		}
 		if err := h2.PowerOn(t.Context()); err != nil {

@@ -261,6 +261,9 @@ func (s *sim) watchRuns(ctx context.Context) {
 	if s.o.periodic == nil {
 		return
 	}
+	s.runs.mu.Lock()
+	s.runs.troubled, s.runs.since = map[string][]time.Time{}, map[string]time.Time{}
+	s.runs.mu.Unlock()
 	term := uint64(0)
 	for wait(ctx, watchEvery) == nil {
 		in := s.troubles()
@@ -296,10 +299,12 @@ func (s *sim) troubles() map[string]bool {
 	for _, name := range s.order {
 		h := s.hosts[name]
 		h.mu.Lock()
-		in[name] = !h.on || h.proc == nil || h.proc.still.Load() || len(h.faults) > 0 || time.Since(h.uneasy) < 5*time.Second
+		unwell := !h.on || h.proc == nil || h.proc.still.Load() || len(h.faults) > 0 || time.Since(h.uneasy) < 5*time.Second
 		h.mu.Unlock()
+		if unwell {
+			s.noteTrouble(name, in)
+		}
 	}
-	s.noteTroubles(in)
 	return in
 }
 
@@ -308,22 +313,17 @@ func (s *sim) troublesSeen(view *leader.View, in map[string]bool) {
 	for _, name := range s.order {
 		row, ok := view.Host(name)
 		seen := hostOf(view, name)
-		in[name] = in[name] || !ok || row.Cordoned || row.Drain.State != "" || seen.State != "ready" || seen.Heard > 8*time.Second || seen.Error != "" || len(seen.Hangs) > 0
-	}
-	s.noteTroubles(in)
-}
-
-func (s *sim) noteTroubles(in map[string]bool) {
-	s.runs.mu.Lock()
-	defer s.runs.mu.Unlock()
-	if s.runs.troubled == nil {
-		s.runs.troubled, s.runs.since = map[string][]time.Time{}, map[string]time.Time{}
-	}
-	for name, is := range in {
-		if is {
-			s.runs.troubled[name] = append(s.runs.troubled[name], time.Now())
+		if !in[name] && (!ok || row.Cordoned || row.Drain.State != "" || seen.State != "ready" || seen.Heard > 8*time.Second || seen.Error != "" || len(seen.Hangs) > 0) {
+			s.noteTrouble(name, in)
 		}
 	}
+}
+
+func (s *sim) noteTrouble(host string, in map[string]bool) {
+	in[host] = true
+	s.runs.mu.Lock()
+	defer s.runs.mu.Unlock()
+	s.runs.troubled[host] = append(s.runs.troubled[host], time.Now())
 }
 
 // watchRun looks at the run of a job.
