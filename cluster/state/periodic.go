@@ -239,13 +239,17 @@ type AgendaPut struct {
 	Drop        []string     `json:"drop,omitempty"`        // ids
 }
 
-// Changed says whether a host of a witness has changed since the agenda was decided.
+// Changed says whether a host of a witness, or of one that is replaced, has changed since the agenda was decided.
 func (b *AgendaPut) Changed(s *Snapshot) bool {
-	return slices.ContainsFunc(b.Occurrences, func(o Occurrence) bool {
+	changed := func(o *Occurrence) bool {
 		return o.Reserves() && slices.ContainsFunc(o.Hosts, func(name string) bool {
 			h, ok := peek[Host](s, tHosts, "id", name)
 			return !ok || h.Version > b.Basis
 		})
+	}
+	return slices.ContainsFunc(b.Occurrences, func(o Occurrence) bool {
+		old, _ := s.Occurrence(o.ID)
+		return changed(&o) || changed(&old)
 	})
 }
 

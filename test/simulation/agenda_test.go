@@ -58,8 +58,22 @@ func (s *sim) savedStates() (out []*state.Snapshot) {
 }
 
 type agendaJudge struct {
-	s     *sim
-	saved []*state.Snapshot
+	s      *sim
+	saved  []*state.Snapshot
+	recent []*state.Snapshot // before each of the last entries
+}
+
+// recentEntries is for how many entries the agenda that a leader decided may be on its way into the log.
+const recentEntries = 256
+
+// at is the state on which something was decided.
+func (j *agendaJudge) at(basis uint64) *state.Snapshot {
+	for _, s := range slices.Backward(j.recent) {
+		if s.Index() <= basis {
+			return s
+		}
+	}
+	return j.recent[0]
 }
 
 func (j *agendaJudge) violate(x quota.Applied, format string, args ...any) {
@@ -67,6 +81,7 @@ func (j *agendaJudge) violate(x quota.Applied, format string, args ...any) {
 }
 
 func (j *agendaJudge) entry(x quota.Applied) {
+	j.recent = append(j.recent[max(0, len(j.recent)+1-recentEntries):], x.Before)
 	if x.Outcome != nil {
 		return
 	}
@@ -83,7 +98,7 @@ func (j *agendaJudge) entry(x quota.Applied) {
 	case *state.Plan:
 		j.plan(x, body)
 	case *state.AgendaPut:
-		j.agenda(x)
+		j.agenda(x, j.at(body.Basis))
 	}
 }
 
@@ -239,8 +254,8 @@ func endOf(snap *state.Snapshot, vc *state.VC, now time.Time) time.Time {
 	return end.Add(placement.Step - 1).Truncate(placement.Step)
 }
 
-// agenda: an occurrence loses hosts for a cause alone, and an event says so.
-func (j *agendaJudge) agenda(x quota.Applied) {
+// agenda: an occurrence loses hosts for a cause alone, which was there when that was decided or when the entry was made; and an event says so.
+func (j *agendaJudge) agenda(x quota.Applied, basis *state.Snapshot) {
 	for _, o := range x.Before.Agenda() {
 		after, _ := x.After.Occurrence(o.ID)
 		if o.State == state.Degraded && after.State == state.Reconfirmed && slices.Equal(after.Hosts, o.Hosts) {
@@ -251,7 +266,7 @@ func (j *agendaJudge) agenda(x quota.Applied) {
 		}
 		j.s.count("periodic: occurrences whose hosts were lost: " + string(after.State))
 		// Where needs are estimated memory comes back to VMs between a plan and its entry: that is a cause which the log does not show.
-		if !j.s.o.rightsized && !slices.ContainsFunc(o.Hosts, func(h string) bool { return j.cause(x, h, &o) }) {
+		if !j.s.o.rightsized && !slices.ContainsFunc(o.Hosts, func(h string) bool { return j.cause(x, x.Before, h, &o) || j.cause(x, basis, h, &o) }) {
 			j.violate(x, "occurrence %s on %s is %s on %s without a cause: %s", o.ID, o.Hosts, after.State, after.Hosts, after.Text)
 		}
 		if !slices.ContainsFunc(x.After.EventsAfter(x.Before.LastEvent(), 0), func(e state.Event) bool { return e.Name == o.Job && e.Object == "job" }) && after.State != o.State {
@@ -260,9 +275,9 @@ func (j *agendaJudge) agenda(x quota.Applied) {
 	}
 }
 
-// cause says whether a host of a witness is in trouble, was shortly before, or has not the room.
-func (j *agendaJudge) cause(x quota.Applied, host string, o *state.Occurrence) bool {
-	h, ok := x.Before.Host(host)
+// cause says whether a host of a witness is in trouble, was shortly before an entry, or has not the room in a state.
+func (j *agendaJudge) cause(x quota.Applied, in *state.Snapshot, host string, o *state.Occurrence) bool {
+	h, ok := in.Host(host)
 	if !ok || h.Lost.Proof != "" || h.Cordoned || h.Drain.State != "" {
 		return true
 	}
@@ -272,7 +287,7 @@ func (j *agendaJudge) cause(x quota.Applied, host string, o *state.Occurrence) b
 		return true
 	}
 	for _, at := range []time.Time{x.Command.At, later(o.Start, x.Command.At), o.End.Add(-time.Second)} {
-		if r := deficitOf(x.Before, host, at, x.Command.At, true); r.CPU > 1e-9 || r.Memory > 0 {
+		if r := deficitOf(in, host, at, x.Command.At, true); r.CPU > 1e-9 || r.Memory > 0 {
 			return true
 		}
 	}

@@ -343,7 +343,9 @@ func (s *sim) watchRun(view *leader.View, n int, in map[string]bool) {
 	case vc.Admitted && open && run.Started.IsZero():
 		what, limit = starts, maxRunStarts
 		for _, vm := range view.VMsOf(vc.ID) {
-			hosts = append(hosts, vm.Host, vm.MovingTo)
+			if hosts = append(hosts, vm.Host, vm.MovingTo); vm.Goal != state.GoalRun {
+				what = "" // an operator stopped it alone
+			}
 		}
 	}
 	for _, key := range []string{waits, starts} {

@@ -17,7 +17,8 @@ func recordRun(s *state.Snapshot, a Answer) Answer {
 }
 
 // admitBeside is admitNew beside the agenda. A run of a job that its owner signed off starts in its slot, on the hosts of its witness
-// where they have room still. All others get what is not reserved in the time that they may run for.
+// where they have room still. If the admission margin leaves it no room anywhere, it starts on its witness without the margin: the agenda
+// kept those hosts by the estimates. All others get what is not reserved in the time that they may run for.
 func (p *problem) admitBeside(s *state.Snapshot, vc *state.VC, wanted []state.VM, env placement.Env) (allocator.Admission, state.Occurrence) {
 	if !s.HasAgenda() {
 		return p.admitUnreserved(nil, env.KeptForHead(s, vc), wanted), state.Occurrence{}
@@ -30,18 +31,24 @@ func (p *problem) admitBeside(s *state.Snapshot, vc *state.VC, wanted []state.VM
 		p.HonorGrants()
 	}
 	reserved := placement.Reserved(s, env.Now, until, occurrence.ID)
-	if claimed && len(occurrence.Hosts) > 0 {
-		q := *p
-		q.KeepTo(vc.ID, occurrence.Hosts)
-		if adm := q.admitUnreserved(reserved, nil, wanted); adm.Admitted {
+	if !claimed {
+		return p.admitUnreserved(reserved, env.KeptForHead(s, vc), wanted), occurrence
+	}
+	witness := *p
+	witness.KeepTo(vc.ID, occurrence.Hosts)
+	if len(occurrence.Hosts) > 0 {
+		if adm := witness.admitUnreserved(reserved, nil, wanted); adm.Admitted {
 			return adm, occurrence
 		}
 	}
-	var kept map[string]state.Resources
-	if !claimed {
-		kept = env.KeptForHead(s, vc)
+	adm := p.admitUnreserved(reserved, nil, wanted)
+	if !adm.Admitted && len(occurrence.Hosts) > 0 && p.headroom != nil {
+		witness.headroom = nil
+		if kept := witness.admitUnreserved(reserved, nil, wanted); kept.Admitted {
+			return kept, occurrence
+		}
 	}
-	return p.admitUnreserved(reserved, kept, wanted), occurrence
+	return adm, occurrence
 }
 
 // reservedBeside is what admitBeside leaves of each host for others than a VC.

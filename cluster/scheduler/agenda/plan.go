@@ -242,46 +242,6 @@ func (x *planner) buildOf(running func() ([]migration.Group, []*reservation.Acce
 	return nil
 }
 
-// charge is what a VM takes of a host's memory, and what it may take back by itself beyond that, bytes.
-type charge struct{ memory, deficit int64 }
-
-// running are the VMs that run, by groups and hosts: those of VCs of which it is not known how long they run, and those that end within
-// the horizon.
-func (x *planner) running() (residents []migration.Group, passing []*reservation.Accepted) {
-	x.s.EachVC(func(vc *state.VC) bool {
-		until := x.endOf(vc)
-		for gi := range vc.Groups {
-			g := &vc.Groups[gi]
-			at, order := map[charge][]int{}, []charge{} // hosts, by what a VM is charged there: VMs of a group may differ
-			for _, vm := range x.s.VMsOf(vc.ID) {
-				for _, host := range []string{vm.Host, vm.MovingTo} {
-					if h, ok := x.hosts[host]; ok && vm.Group == g.Name && (vm.ConsumesResources() || vm.KeepsMemory()) {
-						due := vm.ChargeOn(state.Host{Name: host, VMOverhead: x.over[h]}, *g)
-						c := charge{due.Memory, due.Deficit}
-						if at[c] == nil {
-							order = append(order, c)
-						}
-						at[c] = append(at[c], h)
-					}
-				}
-			}
-			for i, c := range order {
-				name, hosts := fmt.Sprintf("%s/%s/%d", vc.ID, g.Name, i), at[c]
-				if until.IsZero() {
-					residents = append(residents, migration.Group{Cluster: vc.ID, Name: name, Count: len(hosts), CPU: g.Need(), Memory: float64(c.memory),
-						Reclaimable: float64(c.deficit), MinYield: min(vc.MinYield, 1), Hosts: hosts})
-					continue
-				}
-				n := max(1, int((until.Sub(x.origin)+x.step-1)/x.step))
-				s := slot(name, 0, n, len(hosts), func(int) float64 { return g.Need() * min(vc.MinYield, 1) }, float64(c.memory))
-				passing = append(passing, &reservation.Accepted{Slot: s, Witness: reservation.Witness{Hosts: hosts}})
-			}
-		}
-		return true
-	})
-	return residents, passing
-}
-
 // endOf is when a VC that runs is to have ended; zero: beyond the horizon, or not known.
 func (x *planner) endOf(vc *state.VC) time.Time {
 	run, ok := x.s.OpenRun(vc.ID)

@@ -34,7 +34,7 @@ func contract(vms int, memory int64) state.SignOff {
 }
 
 // signed makes a job by one run, and signs it off.
-func signed(t testing.TB, c *scheduling.Cluster, name string, k state.SignOff) {
+func signed(t scheduling.TB, c *scheduling.Cluster, name string, k state.SignOff) {
 	t.Helper()
 	vc := scheduling.VC(name, 0.5, scheduling.Group(1, 0.1, scheduling.GiB/8))
 	vc.Periodic.Name = name
@@ -69,11 +69,11 @@ func gone(c *scheduling.Cluster, name string) (out []state.VM) {
 }
 
 // plan puts what is planned into the state, and returns the states of all occurrences that are not over, by job.
-func plan(t *testing.T, c *scheduling.Cluster) map[string]state.Occurrence {
+func plan(t scheduling.TB, c *scheduling.Cluster) map[string]state.Occurrence {
 	t.Helper()
 	put, err := agenda.Plan(c.Snapshot(), c.Now(), nil)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 	if len(put.Occurrences)+len(put.Drop) > 0 {
 		c.Must(state.KindAgenda, put)

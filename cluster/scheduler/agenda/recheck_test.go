@@ -66,3 +66,26 @@ func TestRecheckOfSuspended(t *testing.T) {
 		t.Errorf("%+v, %v", out.Occurrences, err)
 	}
 }
+
+// Hosts that have room again when the entry is made keep it for their occurrence. So do not those that lack it still.
+func TestRecheckKeepsHostsThatHaveRoomAgain(t *testing.T) {
+	c := crowded(t, []string{"h1", "h2", "h3"}, func(host string) int64 { return map[string]int64{"h1": gib, "h2": 3 * gib, "h3": gib}[host] }, 1, 5*gib)
+	first := plan(t, c)["job"]
+	if !first.Reserves() || first.Hosts[0] == "h2" {
+		t.Fatalf("%+v", first)
+	}
+	c.Host(first.Hosts[0], 4, 5*gib, state.Resources{})
+	put, err := agenda.Plan(c.Snapshot(), c.Now(), nil)
+	if err != nil || len(put.Occurrences) != 1 || put.Changed(c.Snapshot()) {
+		t.Fatalf("%+v, %v", put, err)
+	}
+	for _, again := range []bool{false, true} {
+		if again {
+			c.Host(first.Hosts[0], 4, 8*gib, state.Resources{})
+		}
+		out, err := agenda.Recheck(c.Snapshot(), put, c.Now(), nil)
+		if err != nil || len(out.Occurrences) != map[bool]int{false: 1}[again] || put.Changed(c.Snapshot()) != again {
+			t.Errorf("room again: %v: %+v, %v; changed: %v", again, out.Occurrences, err, put.Changed(c.Snapshot()))
+		}
+	}
+}

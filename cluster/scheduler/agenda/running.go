@@ -1,0 +1,124 @@
+package agenda
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"evenkeel/allocator"
+	"evenkeel/cluster/scheduler/reservation"
+	"evenkeel/cluster/state"
+	"evenkeel/migration"
+)
+
+// charge is what a VM takes of a host's memory, and what it may take back by itself beyond that, bytes.
+type charge struct{ memory, deficit int64 }
+
+// running are the VMs that run, by groups and hosts: those of VCs of which it is not known how long they run, and those that end within
+// the horizon, with what hosts keep for what these may take back. A VM that moves, or is about to, is on both hosts.
+func (x *planner) running() (residents []migration.Group, passing []*reservation.Accepted) {
+	coming := x.s.Preparing()
+	reserves := make([]passingReserve, len(x.names))
+	x.s.EachVC(func(vc *state.VC) bool {
+		until := x.endOf(vc)
+		for gi := range vc.Groups {
+			g := &vc.Groups[gi]
+			at, order := map[charge][]int{}, []charge{} // hosts, by what a VM is charged there: VMs of a group may differ
+			for _, vm := range x.s.VMsOf(vc.ID) {
+				if vm.Group != g.Name || !vm.ConsumesResources() && !vm.KeepsMemory() {
+					continue
+				}
+				for _, host := range hostsOf(&vm, coming[vm.ID]) {
+					if h, ok := x.hosts[host]; ok {
+						due := vm.ChargeOn(state.Host{Name: host, VMOverhead: x.over[h]}, *g)
+						c := charge{due.Memory, due.Deficit}
+						if at[c] == nil {
+							order = append(order, c)
+						}
+						at[c] = append(at[c], h)
+					}
+				}
+			}
+			for i, c := range order {
+				name, hosts := fmt.Sprintf("%s/%s/%d", vc.ID, g.Name, i), at[c]
+				n := 0
+				if !until.IsZero() {
+					n = max(1, int((until.Sub(x.origin)+x.step-1)/x.step))
+				}
+				for _, h := range hosts {
+					reserves[h].add(c.deficit, n)
+				}
+				if n == 0 {
+					residents = append(residents, migration.Group{Cluster: vc.ID, Name: name, Count: len(hosts), CPU: g.Need(), Memory: float64(c.memory),
+						Reclaimable: float64(c.deficit), MinYield: min(vc.MinYield, 1), Hosts: hosts})
+					continue
+				}
+				s := slot(name, 0, n, len(hosts), func(int) float64 { return g.Need() * min(vc.MinYield, 1) }, float64(c.memory))
+				passing = append(passing, &reservation.Accepted{Slot: s, Witness: reservation.Witness{Hosts: hosts}})
+			}
+		}
+		return true
+	})
+	for h := range reserves {
+		for i, p := range reserves[h].pieces() {
+			s := slot(fmt.Sprintf("reserve/%s/%d", x.names[h], i), p.from, p.to-p.from, 1, func(int) float64 { return 0 }, float64(p.memory))
+			passing = append(passing, &reservation.Accepted{Slot: s, Witness: reservation.Witness{Hosts: []int{h}}})
+		}
+	}
+	return residents, passing
+}
+
+// hostsOf are the hosts that a VM is charged to, each once.
+func hostsOf(vm *state.VM, coming string) (out []string) {
+	for _, host := range []string{vm.Host, vm.MovingTo, coming} {
+		if host != "" && !slices.Contains(out, host) {
+			out = append(out, host)
+		}
+	}
+	return out
+}
+
+// passingReserve is what a host keeps for what its VMs may take back by themselves, beyond what it keeps for those that stay: a reserve is
+// no sum, so that what it falls by as VMs end follows from all of them.
+type passingReserve struct {
+	stay allocator.Reserve[int64]
+	ends []passingDeficit
+}
+
+// passingDeficit is what a VM may take back that is there for so many steps, bytes.
+type passingDeficit struct {
+	deficit int64
+	steps   int
+}
+
+// keptFor is memory that is kept in some steps, bytes.
+type keptFor struct {
+	from, to int
+	memory   int64
+}
+
+// add a VM that may take back so much, and ends after so many steps; 0: it stays.
+func (r *passingReserve) add(deficit int64, steps int) {
+	if steps == 0 {
+		r.stay.Add(deficit)
+	} else if deficit > 0 {
+		r.ends = append(r.ends, passingDeficit{deficit, steps})
+	}
+}
+
+// pieces is what is kept, from one end to the next.
+func (r *passingReserve) pieces() (out []keptFor) {
+	slices.SortFunc(r.ends, func(a, b passingDeficit) int { return cmp.Compare(b.steps, a.steps) })
+	all := r.stay
+	for i, e := range r.ends { // from the last end back
+		all.Add(e.deficit)
+		from := 0
+		if i+1 < len(r.ends) {
+			from = r.ends[i+1].steps
+		}
+		if extra := all.Bytes() - r.stay.Bytes(); extra > 0 && from < e.steps {
+			out = append(out, keptFor{from, e.steps, extra})
+		}
+	}
+	return out
+}
