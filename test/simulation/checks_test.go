@@ -131,7 +131,7 @@ func (s *sim) checkFreeze(what, host string) {
 func (s *sim) watchLease(h *host, over map[string]time.Time) {
 	h.mu.Lock()
 	on, proc, armed, uneasy := h.on, h.proc, h.armed, h.uneasy
-	holder := h.lease
+	holder, disk, granted := h.lease, h.disk, h.granted
 	if proc != nil && h.leaseOf != proc.boot {
 		holder = lease.Holder{}
 	}
@@ -152,9 +152,15 @@ func (s *sim) watchLease(h *host, over map[string]time.Time) {
 		over[h.name] = time.Now()
 	}
 	if calm := time.Since(uneasy); proc != nil && !proc.still.Load() && min(calm, time.Since(since)) > 25*time.Second {
-		s.violate("host %s runs restartable VMs for %s without a lease, and its agent is well", h.name, time.Since(since))
+		s.violate("host %s runs restartable VMs for %s without a lease, and its agent is well: at %s it was granted %+v, and kept %+v of epoch %d, index %d; the last answer had epoch %d, index %d; stopping now: %s",
+			h.name, time.Since(since), h.clock(), holder, disk.Lease, disk.Epoch, disk.Index, granted.Epoch, granted.Index, stopping())
 		over[h.name] = time.Now()
 	}
+}
+
+// stopping are the goroutines of this run that stop VMs for want of a lease.
+func stopping() string {
+	return strings.Join(slices.DeleteFunc(goroutines(stacks(), bubble()), func(g string) bool { return !strings.Contains(g, "stopLeased(") }), "\n")
 }
 
 // heal everything.
