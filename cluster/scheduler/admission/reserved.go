@@ -17,8 +17,8 @@ func recordRun(s *state.Snapshot, a Answer) Answer {
 }
 
 // admitBeside is admitNew beside the agenda. A run of a job that its owner signed off starts in its slot, on the hosts of its witness
-// where they have room still. If the admission margin leaves it no room anywhere, it starts on its witness without the margin: the agenda
-// kept those hosts by the estimates. All others get what is not reserved in the time that they may run for.
+// where they have room still. If the admission margin leaves it no room anywhere, and it asks for no more than was signed off, it starts
+// on its witness without the margin: the agenda kept those hosts by the estimates. All others get what is not reserved in the time that they may run for.
 func (p *problem) admitBeside(s *state.Snapshot, vc *state.VC, wanted []state.VM, env placement.Env) (allocator.Admission, state.Occurrence) {
 	if !s.HasAgenda() {
 		return p.admitUnreserved(nil, env.KeptForHead(s, vc), wanted), state.Occurrence{}
@@ -42,7 +42,7 @@ func (p *problem) admitBeside(s *state.Snapshot, vc *state.VC, wanted []state.VM
 		}
 	}
 	adm := p.admitUnreserved(reserved, nil, wanted)
-	if !adm.Admitted && len(occurrence.Hosts) > 0 && p.headroom != nil {
+	if !adm.Admitted && p.headroom != nil && placement.KeptFor(s, &occurrence, vc) {
 		witness.headroom = nil
 		if kept := witness.admitUnreserved(reserved, nil, wanted); kept.Admitted {
 			return kept, occurrence

@@ -117,7 +117,7 @@ func (x *planner) hostsFrom(vc *state.VC, from int) map[string]state.Resources {
 			continue
 		}
 		cpu := g.CPU * min(vc.MinYield, 1)
-		r := slot("queue/"+vc.ID+"/"+g.Name, from, n, g.Count, func(int) float64 { return cpu }, float64(g.Memory+overhead)).Request
+		r := slot("queue/"+vc.ID+"/"+g.Name, from, n, g.Count, func(int) (float64, float64) { return cpu, float64(g.Memory + overhead) }).Request
 		if g.Affinity.Spread != "" {
 			r.Affinity = &allocator.Affinity{Spread: "host"}
 		}

@@ -32,8 +32,9 @@ func TestRunsNeedNoMarginOnTheirWitness(t *testing.T) {
 	env := c.Env()
 	env.Margin = placement.Margin{Conservative: 2, Balanced: 2, Aggressive: 2, Quality: 0.97}
 	env.Availability = map[string]placement.HostAvailability{"h1": {At: env.Now.Add(-time.Second), Available: state.Resources{CPU: 0.1, Memory: scheduling.GiB}}}
+	memory := int64(3400 * scheduling.MiB)
 	start := func(name string) admission.Answer {
-		vc := scheduling.VC(name, 0.5, scheduling.Group(1, 1, 3400*scheduling.MiB))
+		vc := scheduling.VC(name, 0.5, scheduling.Group(1, 1, memory))
 		vc.OnFull, vc.Periodic.Name = state.Queue, name
 		return admission.Create(c.Snapshot(), vc, env)
 	}
@@ -42,6 +43,10 @@ func TestRunsNeedNoMarginOnTheirWitness(t *testing.T) {
 	}
 	if a := start("nightly"); a.Plan == nil || a.Queued || a.Plan.Occurrence == "" || a.Plan.VMs[0].Host != "h1" {
 		t.Errorf("its run waits in its slot: %+v", a.Decision)
+	}
+	memory += scheduling.MiB
+	if a := start("nightly"); a.Decision.Admitted {
+		t.Errorf("a run that asks for more than was signed off goes without the margin: %+v", a.Decision)
 	}
 	c.Host("h2", 4, 8*scheduling.GiB, state.Resources{})
 	if a := start("nightly"); a.Plan == nil || a.Queued || a.Plan.VMs[0].Host != "h2" {

@@ -277,12 +277,14 @@ func (x *planner) endOf(vc *state.VC) time.Time {
 	return until
 }
 
-// slot is one of n steps from a step of the agenda on, with count equal VMs.
-func slot(name string, from, n, count int, cpu func(k int) float64, memory float64) reservation.Slot {
+// slot is one of n steps from a step of the agenda on, with count equal VMs that need so many cores and bytes in each.
+func slot(name string, from, n, count int, need func(k int) (cores, memory float64)) reservation.Slot {
 	s := reservation.Slot{Request: reservation.Request{Name: name, Phase: from, Due: n}, Yield: 1}
 	for k := range n {
-		s.Amounts = append(s.Amounts, reservation.Amount{float64(count) * cpu(k), float64(count) * memory, float64(count)})
-		s.Request.Stages = append(s.Request.Stages, reservation.Stage{VMs: count, Cores: float64(count) * cpu(k), Memory: float64(count) * memory})
+		cores, memory := need(k)
+		cores, memory = float64(count)*cores, float64(count)*memory
+		s.Amounts = append(s.Amounts, reservation.Amount{cores, memory, float64(count)})
+		s.Request.Stages = append(s.Request.Stages, reservation.Stage{VMs: count, Cores: cores, Memory: memory})
 	}
 	return s
 }
@@ -300,20 +302,19 @@ func (x *planner) slots(o *state.Occurrence) (out []reservation.Slot, ok bool) {
 	overhead := slices.Max(x.over)
 	for _, g := range c.Groups {
 		need := placement.SlotNeed(c, g)
-		at := func(k int) float64 { // of a step of the agenda, which may begin within one of the slot
+		at := func(k int) (cores, memory float64) { // of a step of the agenda, which may begin within one of the slot
 			begin := x.origin.Add(time.Duration(from+k) * x.step)
 			first := int(begin.Sub(o.Start) / (time.Duration(c.Step) * time.Second))
 			last := int((begin.Add(x.step).Sub(o.Start) - 1) / (time.Duration(c.Step) * time.Second))
 			if from+k == x.steps-1 {
 				last = len(need) - 1
 			}
-			peak := 0.0
 			for i := max(0, first); i <= min(last, len(need)-1); i++ {
-				peak = max(peak, need[i])
+				cores = max(cores, need[i])
 			}
-			return peak
+			return cores, float64(g.Memory + overhead)
 		}
-		s := slot(o.ID+"/"+g.Name, from, n, g.Count, at, float64(g.Memory+overhead))
+		s := slot(o.ID+"/"+g.Name, from, n, g.Count, at)
 		s.Request.Apart = x.apart(c, o.Job, g.Name)
 		if g.Spread {
 			s.Request.Affinity = &allocator.Affinity{Spread: "host"}

@@ -53,15 +53,15 @@ func (x *planner) running() (residents []migration.Group, passing []*reservation
 						Reclaimable: float64(c.deficit), MinYield: min(vc.MinYield, 1), Hosts: hosts})
 					continue
 				}
-				s := slot(name, 0, n, len(hosts), func(int) float64 { return g.Need() * min(vc.MinYield, 1) }, float64(c.memory))
+				s := slot(name, 0, n, len(hosts), func(int) (float64, float64) { return g.Need() * min(vc.MinYield, 1), float64(c.memory) })
 				passing = append(passing, &reservation.Accepted{Slot: s, Witness: reservation.Witness{Hosts: hosts}})
 			}
 		}
 		return true
 	})
 	for h := range reserves {
-		for i, p := range reserves[h].pieces() {
-			s := slot(fmt.Sprintf("reserve/%s/%d", x.names[h], i), p.from, p.to-p.from, 1, func(int) float64 { return 0 }, float64(p.memory))
+		if kept := reserves[h].kept(); len(kept) > 0 {
+			s := slot("reserve/"+x.names[h], 0, len(kept), 1, func(k int) (float64, float64) { return 0, float64(kept[k]) })
 			passing = append(passing, &reservation.Accepted{Slot: s, Witness: reservation.Witness{Hosts: []int{h}}})
 		}
 	}
@@ -91,12 +91,6 @@ type passingDeficit struct {
 	steps   int
 }
 
-// keptFor is memory that is kept in some steps, bytes.
-type keptFor struct {
-	from, to int
-	memory   int64
-}
-
 // add a VM that may take back so much, and ends after so many steps; 0: it stays.
 func (r *passingReserve) add(deficit int64, steps int) {
 	if steps == 0 {
@@ -106,19 +100,20 @@ func (r *passingReserve) add(deficit int64, steps int) {
 	}
 }
 
-// pieces is what is kept, from one end to the next.
-func (r *passingReserve) pieces() (out []keptFor) {
+// kept is what is kept in each step until the last end, bytes.
+func (r *passingReserve) kept() []int64 {
+	if len(r.ends) == 0 {
+		return nil
+	}
 	slices.SortFunc(r.ends, func(a, b passingDeficit) int { return cmp.Compare(b.steps, a.steps) })
+	out := make([]int64, r.ends[0].steps)
 	all := r.stay
-	for i, e := range r.ends { // from the last end back
-		all.Add(e.deficit)
-		from := 0
-		if i+1 < len(r.ends) {
-			from = r.ends[i+1].steps
+	next := 0
+	for k := len(out) - 1; k >= 0; k-- { // backwards, VMs come
+		for ; next < len(r.ends) && r.ends[next].steps > k; next++ {
+			all.Add(r.ends[next].deficit)
 		}
-		if extra := all.Bytes() - r.stay.Bytes(); extra > 0 && from < e.steps {
-			out = append(out, keptFor{from, e.steps, extra})
-		}
+		out[k] = all.Bytes() - r.stay.Bytes()
 	}
 	return out
 }

@@ -90,6 +90,26 @@ func SlotNeed(c *state.SignOff, g state.RunGroup) []float64 {
 	return out
 }
 
+// KeptFor says whether the hosts of an occurrence keep room for all that a run of it asks for: no more VMs, cores and bytes than its owner
+// signed off.
+func KeptFor(s *state.Snapshot, o *state.Occurrence, vc *state.VC) bool {
+	job, signed := s.PeriodicJob(o.Job)
+	if !signed || len(o.Hosts) == 0 {
+		return false
+	}
+	for _, g := range vc.Groups {
+		at := slices.IndexFunc(job.SignOff.Groups, func(c state.RunGroup) bool { return c.Name == g.Name })
+		if at < 0 {
+			return false
+		}
+		kept := job.SignOff.Groups[at]
+		if g.Count > kept.Count || g.Memory > kept.Memory || min(vc.MinYield, 1)*g.CPU > slices.Max(SlotNeed(&job.SignOff, kept))*(1+TooMuch) {
+			return false
+		}
+	}
+	return true
+}
+
 // Slot is that of an occurrence for which no hosts have room.
 type Slot struct {
 	Occurrence state.Occurrence
