@@ -127,7 +127,8 @@ func (s *sim) checkFreeze(what, host string) {
 }
 
 // watchLease: a restartable VM does not outlive its host's lease by more than the watchdog, or what a healthy
-// agent needs to stop it.
+// agent needs to stop it. A host that refused the only answer since fencing was enabled, because a newer desired state overtook it, says
+// in its renewals that it does not enforce its lease.
 func (s *sim) watchLease(h *host, over map[string]time.Time) {
 	h.mu.Lock()
 	on, proc, armed, uneasy := h.on, h.proc, h.armed, h.uneasy
@@ -135,7 +136,7 @@ func (s *sim) watchLease(h *host, over map[string]time.Time) {
 	if proc != nil && h.leaseOf != proc.boot {
 		holder = lease.Holder{}
 	}
-	must := holder.MustStop(h.clock())
+	must := h.claims && holder.MustStop(h.clock())
 	h.mu.Unlock()
 	leased := on && must && slices.ContainsFunc(s.listed(h.name), func(vm hypervisor.VM) bool { return vm.Leased })
 	if !leased {

@@ -37,6 +37,7 @@ type host struct {
 	uneasy  time.Time    // when something last kept the agent from acting
 	leaseOf string       // boot
 	granted agent.Grant  // the newest answer to a renewal of that boot
+	claims  bool         // that it enforces its lease, in its last renewal
 }
 
 // process is one agent.

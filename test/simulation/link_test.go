@@ -282,10 +282,15 @@ type watched struct {
 
 // Renew implements agent.Leader.
 func (w watched) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, error) {
-	sent := w.link.h.clock()
+	h := w.link.h
+	sent := h.clock()
+	h.mu.Lock()
+	if h.proc == w.p {
+		h.claims = r.Enforcing
+	}
+	h.mu.Unlock()
 	g, err := w.link.Renew(ctx, r)
 	if err == nil {
-		h := w.link.h
 		h.mu.Lock()
 		if h.proc == w.p {
 			if h.leaseOf != r.Boot {
