@@ -43,7 +43,7 @@ func (s *sim) checkAgenda() {
 	}
 }
 
-// savedStates are the states that were restored.
+// savedStates are the states that were to be restored.
 func (s *sim) savedStates() (out []*state.Snapshot) {
 	s.runs.mu.Lock()
 	defer s.runs.mu.Unlock()

@@ -224,11 +224,11 @@ type runWatch struct {
 	mu       sync.Mutex
 	troubled map[string][]time.Time // by host: when something kept it from taking VMs
 	since    map[string]time.Time   // by run and what it waits for: with nothing in its way
-	saved    [][]byte               // states that were restored
+	saved    [][]byte               // states that were to be restored
 }
 
-// restoredRuns notes a state that was restored.
-func (s *sim) restoredRuns(saved []byte) {
+// asksForRuns notes a state that is to be restored: it may be, whatever the answer is.
+func (s *sim) asksForRuns(saved []byte) {
 	s.runs.mu.Lock()
 	defer s.runs.mu.Unlock()
 	s.runs.saved = append(s.runs.saved, saved)

@@ -95,13 +95,13 @@ func (s *sim) begins() ([]byte, error) {
 
 // enforce a saved state. Clients go on from what there is then.
 func (s *sim) enforce(saved []byte, foreign bool) error {
+	s.asksForRuns(saved)
 	err := s.withLeader(func(ctx context.Context, p *serving) error {
 		_, err := p.node.Restore(ctx, bytes.NewReader(saved), foreign)
 		return err
 	})
 	if err == nil {
 		s.count("snapshots restored")
-		s.restoredRuns(saved)
 	}
 	for range 200 { // whether it is in force is for the next linearizable read to say, and the next leader may still put it in force
 		there := map[string]seenVC{}
