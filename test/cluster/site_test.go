@@ -173,6 +173,9 @@ func (h *host) launch(t *testing.T) {
 	}
 	log := "" // in the lab
 	if dir := os.Getenv("EVENKEEL_LOGS"); dir != "" {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
 		log = filepath.Join(dir, h.Name+".log")
 	}
 	if err := h.StartVcd(log); err != nil {

@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"evenkeel/test/browser"
 	"evenkeel/test/daemon"
@@ -44,9 +46,10 @@ func TestDashboard(t *testing.T) {
 	// The guest's other lines may push an answer off the screen before it is looked at.
 	tab.Inject(`const box = document.getElementById("console");
 new MutationObserver(() => { window.answered ||= box.innerText.includes("OK echo over-the-page"); }).observe(box, { subtree: true, childList: true, characterData: true });`)
-	tab.Until("the guest's answer", func() bool {
+	// The page shows nothing while a capped guest boots, which a busy machine lets take its time.
+	d.Eventually(2*time.Minute, "the guest's answer", func(context.Context) (bool, error) {
 		tab.Paste("echo over-the-page\n")
-		return tab.Is(`window.answered === true`)
+		return tab.Is(`window.answered === true`), nil
 	})
 	tab.Clean()
 
