@@ -35,8 +35,8 @@ func (p *problem) admitBeside(s *state.Snapshot, vc *state.VC, wanted []state.VM
 		return p.admitUnreserved(reserved, env.KeptForHead(s, vc), wanted), occurrence
 	}
 	witness := *p
-	witness.KeepTo(vc.ID, occurrence.Hosts)
 	if len(occurrence.Hosts) > 0 {
+		witness.KeepTo(vc.ID, occurrence.Hosts)
 		if adm := witness.admitUnreserved(reserved, nil, wanted); adm.Admitted {
 			return adm, occurrence
 		}

@@ -28,7 +28,11 @@ func (x *planner) running() (residents []migration.Group, passing []*reservation
 				if vm.Group != g.Name || !vm.ConsumesResources() && !vm.KeepsMemory() {
 					continue
 				}
-				for _, host := range hostsOf(&vm, coming[vm.ID]) {
+				to := coming[vm.ID]
+				if to == vm.Host || to == vm.MovingTo {
+					to = "" // it is charged there already
+				}
+				for _, host := range []string{vm.Host, vm.MovingTo, to} {
 					if h, ok := x.hosts[host]; ok {
 						due := vm.ChargeOn(state.Host{Name: host, VMOverhead: x.over[h]}, *g)
 						c := charge{due.Memory, due.Deficit}
@@ -66,16 +70,6 @@ func (x *planner) running() (residents []migration.Group, passing []*reservation
 		}
 	}
 	return residents, passing
-}
-
-// hostsOf are the hosts that a VM is charged to, each once.
-func hostsOf(vm *state.VM, coming string) (out []string) {
-	for _, host := range []string{vm.Host, vm.MovingTo, coming} {
-		if host != "" && !slices.Contains(out, host) {
-			out = append(out, host)
-		}
-	}
-	return out
 }
 
 // passingReserve is what a host keeps for what its VMs may take back by themselves, beyond what it keeps for those that stay: a reserve is
