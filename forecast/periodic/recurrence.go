@@ -34,7 +34,7 @@ var parts = map[string][]string{
 	"MONTHLY": {"BYMONTHDAY", "BYDAY", "BYSETPOS", "BYHOUR", "BYMINUTE"},
 	"WEEKLY":  {"BYDAY", "BYHOUR", "BYMINUTE", "WKST"},
 	"DAILY":   {"BYDAY", "BYHOUR", "BYMINUTE"},
-	"HOURLY":  {"BYDAY"}, "MINUTELY": {"BYDAY"},
+	"HOURLY":  {"BYDAY", "BYMINUTE"}, "MINUTELY": {"BYDAY"},
 }
 
 // maxInterval and maxSearched: how large INTERVAL may be, and how many times of a rule Between looks at.
@@ -107,88 +107,123 @@ func (r Recurrence) rule() (*rrule.RRule, error) {
 	return rule, nil
 }
 
-// Between returns the times of the rule from from on and before to, in its zone. The library counts on a clock without summer time; each
-// time is put on the zone's clock here: one that does not exist there comes as much later as the clock is put forward, and one
-// that comes twice counts the first time.
+// Between returns the times of the rule from from on and before to, in UTC, each once. The library counts on a clock without summer time;
+// what it counts is put on the clock of the rule's zone here.
 func (r Recurrence) Between(from, to time.Time, zone *time.Location) ([]time.Time, error) {
 	if zone.String() != r.Zone {
 		return nil, fmt.Errorf("recurrence: its time zone is %s, not %s", r.Zone, zone)
 	}
-	wall := func(t time.Time) time.Time {
-		_, offset := t.In(zone).Zone()
-		return t.UTC().Add(time.Duration(offset) * time.Second)
-	}
 	const margin = 25 * time.Hour // more than a clock is ever put forward or back
-	rule, days, count, err := r.search(wall(from).Add(-margin))
+	s, err := r.search(onClock(from, zone).Add(-margin))
 	if err != nil {
 		return nil, err
 	}
+	atStart := ahead(instant(r.Start, zone), zone)
 	var out []time.Time
-	next := rule.Iterator()
+	next, left := s.rule.Iterator(), s.count
 	for n := 0; ; n++ {
 		at, more := next()
-		if !more || at.After(wall(to).Add(margin)) {
-			return out, nil
+		if !more || at.After(onClock(to, zone).Add(margin)) {
+			break
 		}
 		if n == maxSearched {
 			return nil, fmt.Errorf("recurrence %q comes more than %d times before %s: choose a later DTSTART", r.Rule, maxSearched, to)
 		}
-		if len(days) > 0 && !slices.Contains(days, at.Weekday()) {
+		comes := instants(at, s.interval, zone)
+		if s.elapses() {
+			comes = []time.Time{at.Add(-atStart)}
+			at = onClock(comes[0], zone)
+		}
+		if len(s.days) > 0 && !slices.Contains(s.days, at.Weekday()) {
 			continue
 		}
-		if t := instant(at, zone); !t.Before(from) && t.Before(to) {
-			out = append(out, t)
+		for _, t := range comes {
+			if !t.Before(from) && t.Before(to) {
+				out = append(out, t)
+			}
 		}
-		if count--; count == 0 {
-			return out, nil
+		if left--; left == 0 {
+			break
 		}
 	}
+	slices.SortFunc(out, time.Time.Compare)
+	return slices.CompactFunc(out, time.Time.Equal), nil
 }
 
+// search is a rule as it is searched.
+type search struct {
+	rule     *rrule.RRule
+	interval time.Duration  // between two times of HOURLY and MINUTELY; 0: the rule counts days
+	days     []time.Weekday // on which it comes, if not all: the library would look for them for thousands of years
+	count    int            // how many times it has on these days; 0: no such limit
+}
+
+// elapses says whether the rule goes by the time that elapses since its start: its interval is no part of a day, such as 47 minutes, so that
+// it has no times of its own on the wall clock.
+func (s search) elapses() bool { return s.interval > 0 && 24*time.Hour%s.interval != 0 }
+
 // search returns the rule as it is searched from a time of the wall clock on. Where it has no COUNT it begins shortly before that time.
-// days are those on which it comes, if not all: the library would look for them for thousands of years. count is how many times it has.
-func (r Recurrence) search(from time.Time) (rule *rrule.RRule, days []time.Weekday, count int, err error) {
-	if rule, err = r.rule(); err != nil {
-		return nil, nil, 0, err
+func (r Recurrence) search(from time.Time) (s search, err error) {
+	if s.rule, err = r.rule(); err != nil {
+		return s, err
 	}
-	o := rule.OrigOptions
+	o := s.rule.OrigOptions
 	unit := map[rrule.Frequency]time.Duration{rrule.MINUTELY: time.Minute, rrule.HOURLY: time.Hour, rrule.DAILY: 24 * time.Hour, rrule.WEEKLY: 7 * 24 * time.Hour}[o.Freq]
 	if unit > 0 && o.Freq != rrule.WEEKLY {
 		for _, day := range o.Byweekday {
-			days = append(days, time.Weekday((day.Day()+1)%7))
+			s.days = append(s.days, time.Weekday((day.Day()+1)%7))
 		}
 		o.Byweekday = nil
-		if len(days) > 0 {
-			count, o.Count = o.Count, 0
+		if len(s.days) > 0 {
+			s.count, o.Count = o.Count, 0
 		}
 	}
-	if interval := unit * time.Duration(max(1, o.Interval)); unit > 0 && o.Count == 0 && count == 0 {
+	interval := unit * time.Duration(max(1, o.Interval))
+	if unit == time.Minute || unit == time.Hour {
+		s.interval = interval
+	}
+	if unit > 0 && o.Count == 0 && s.count == 0 {
 		if whole := from.Sub(o.Dtstart)/interval - 1; whole > 0 {
 			o.Dtstart = o.Dtstart.Add(whole * interval)
 		}
 	}
-	rule, err = rrule.NewRRule(o)
-	return rule, days, count, err
+	s.rule, err = rrule.NewRRule(o)
+	return s, err
 }
 
-// instant returns when a zone's wall clock shows a time.
+// instants returns when a time of a rule comes. A time that the zone's clock leaves out comes as much later as the clock is put forward,
+// and one that it shows twice comes the first time. But what comes at least as often as the clock changes by, such as every hour, comes as
+// often as ever on that day: not for a time that is left out, and both times for one that is shown twice.
+func instants(wall time.Time, interval time.Duration, zone *time.Location) []time.Time {
+	first, second := readings(wall, zone)
+	if interval == 0 || interval > second.Sub(first).Abs() {
+		return []time.Time{instant(wall, zone)}
+	}
+	return slices.DeleteFunc([]time.Time{first, second}, func(t time.Time) bool { return !onClock(t, zone).Equal(wall) })
+}
+
+// instant returns when a zone's wall clock shows a time, first.
 func instant(wall time.Time, zone *time.Location) time.Time {
-	at := func(near time.Time) time.Time {
-		_, offset := near.In(zone).Zone()
-		return wall.Add(-time.Duration(offset) * time.Second)
+	first, second := readings(wall, zone)
+	if !onClock(first, zone).Equal(wall) && onClock(second, zone).Equal(wall) {
+		return second
 	}
-	early, late := at(wall.Add(-24*time.Hour)), at(wall.Add(24*time.Hour))
-	shows := func(t time.Time) bool {
-		_, offset := t.In(zone).Zone()
-		return t.Add(time.Duration(offset) * time.Second).Equal(wall)
-	}
-	switch {
-	case shows(early): // also if it comes twice
-		return early
-	case shows(late):
-		return late
-	}
-	return early // the clock is put forward over it
+	return first // also where the clock is put forward over it
+}
+
+// readings are the times at which a zone's clock shows a time if it goes as on the day before, and as on the day after.
+func readings(wall time.Time, zone *time.Location) (before, after time.Time) {
+	at := func(near time.Time) time.Time { return wall.Add(-ahead(near, zone)) }
+	return at(wall.Add(-24 * time.Hour)), at(wall.Add(24 * time.Hour))
+}
+
+// onClock is what the clock of a zone shows at a time, as if it were UTC.
+func onClock(t time.Time, zone *time.Location) time.Time { return t.UTC().Add(ahead(t, zone)) }
+
+// ahead is by how much the clock of a zone is ahead of UTC at a time.
+func ahead(t time.Time, zone *time.Location) time.Duration {
+	_, offset := t.In(zone).Zone()
+	return time.Duration(offset) * time.Second
 }
 
 // recurrence writes a pattern as a rule, from its first run on. Begins are rounded to the largest of an hour's usual parts that

@@ -94,6 +94,12 @@ func TestBetween(t *testing.T) {
 		{"DTSTART;TZID=Europe/Berlin:20260101T000000\nRRULE:FREQ=DAILY;COUNT=3", "2026-01-01", "2026-12-31", "31T23:00Z 01T23:00Z 02T23:00Z"},
 		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=MONTHLY;BYDAY=-1FR", "2026-01-01", "2026-04-01", "30T00:00Z 27T00:00Z 27T00:00Z"},
 		{"DTSTART;TZID=UTC:20270101T000000\nRRULE:FREQ=DAILY", "2026-01-01", "2026-04-01", ""},
+		{"DTSTART;TZID=UTC:20260101T003000\nRRULE:FREQ=HOURLY;INTERVAL=12;BYMINUTE=50,5", "2026-01-02", "2026-01-03", "02T00:05Z 02T00:50Z 02T12:05Z 02T12:50Z"},
+		{"DTSTART;TZID=Europe/Berlin:20260101T000000\nRRULE:FREQ=DAILY;BYHOUR=2,3,4", "2026-03-29", "2026-03-30", "29T01:00Z 29T02:00Z"},
+		{"DTSTART;TZID=Europe/Berlin:20260101T000000\nRRULE:FREQ=HOURLY;INTERVAL=6", "2026-03-29", "2026-03-30", "28T23:00Z 29T04:00Z 29T10:00Z 29T16:00Z"},
+		{"DTSTART;TZID=Europe/Berlin:20260101T020000\nRRULE:FREQ=HOURLY;INTERVAL=12", "2026-10-25", "2026-10-26", "25T00:00Z 25T13:00Z"},
+		{"DTSTART;TZID=Europe/Berlin:20260328T000000\nRRULE:FREQ=HOURLY;INTERVAL=7", "2026-03-29", "2026-03-30", "29T03:00Z 29T10:00Z 29T17:00Z"},
+		{"DTSTART;TZID=Europe/Berlin:20260328T000000\nRRULE:FREQ=HOURLY;INTERVAL=7;BYDAY=SU", "2026-03-28", "2026-03-31", "29T03:00Z 29T10:00Z 29T17:00Z"},
 	} {
 		r, err := ParseRecurrence(c.text)
 		if err != nil {
@@ -120,6 +126,32 @@ func TestBetween(t *testing.T) {
 	}
 }
 
+// TestBetweenWithoutGaps: what comes every hour, or oftener, comes so all the year, also on the days on which a clock changes: each run has
+// one slot.
+func TestBetweenWithoutGaps(t *testing.T) {
+	for _, name := range []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu"} {
+		for rule, every := range map[string]time.Duration{
+			"FREQ=HOURLY": time.Hour, "FREQ=HOURLY;BYMINUTE=0,30": 30 * time.Minute, "FREQ=MINUTELY;INTERVAL=15": 15 * time.Minute, "FREQ=MINUTELY;INTERVAL=47": 47 * time.Minute,
+		} {
+			r := Recurrence{Zone: name, Start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Rule: rule}
+			zone := in(t, r)
+			from := time.Date(2026, 1, 1, 0, 0, 0, 0, zone)
+			for day := range 365 {
+				at, err := r.Between(from.AddDate(0, 0, day), from.AddDate(0, 0, day+1).Add(2*every), zone)
+				if err != nil || len(at) < 24 {
+					t.Fatalf("%s in %s: %v, %v", rule, name, at, err)
+				}
+				for i := 1; i < len(at); i++ {
+					halves := name == "Australia/Lord_Howe" && strings.Contains(rule, "HOURLY") // the hour itself changes by a half
+					if gap := at[i].Sub(at[i-1]); gap != every && (!halves || (gap-every).Abs() > 30*time.Minute) {
+						t.Errorf("%s in %s comes %s after %v", rule, name, gap, at[i-1])
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestParseRecurrenceRefuses(t *testing.T) {
 	for _, c := range []struct{ text, says string }{
 		{"", "two lines"},
@@ -136,6 +168,7 @@ func TestParseRecurrenceRefuses(t *testing.T) {
 		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=MINUTELY;BYMONTH=2;BYMONTHDAY=30", "not possible"},
 		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=DAILY;FREQ=HOURLY", "once"},
 		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=DAILY;BYHOUR=", "once"},
+		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=HOURLY;BYHOUR=2", "these are: INTERVAL, COUNT, UNTIL, BYDAY, BYMINUTE"},
 	} {
 		if _, err := ParseRecurrence(c.text); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q: %v, want %q", c.text, err, c.says)
@@ -147,6 +180,7 @@ func TestParseRecurrenceRefuses(t *testing.T) {
 func FuzzParseRecurrence(f *testing.F) {
 	f.Add("DTSTART;TZID=Europe/Berlin:20260301T020000\nRRULE:FREQ=DAILY")
 	f.Add("DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=WEEKLY;BYDAY=MO,FR;BYHOUR=7,19;UNTIL=20270101T000000Z")
+	f.Add("DTSTART;TZID=Europe/Berlin:20260329T000000\nRRULE:FREQ=HOURLY;BYMINUTE=7,52;BYDAY=SU;COUNT=9")
 	f.Add("DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=MONTHLY;BYSETPOS=-1;BYDAY=MO;INTERVAL=3")
 	f.Fuzz(func(t *testing.T, text string) {
 		r, err := ParseRecurrence(text)
