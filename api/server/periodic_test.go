@@ -2,10 +2,12 @@ package server_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"evenkeel/api/v1"
 	"evenkeel/test/patience"
@@ -79,6 +81,9 @@ func TestPeriodicWorkOfTenants(t *testing.T) {
 			x.want(422, "POST", "/v1/periodic/nightly/accept"+dryRun, bad, "acme owner")
 		}
 	}
+	if text := x.want(422, "POST", "/v1/periodic/nightly/override", `{"skip":["2026-12-24"]}`, "acme owner"); !strings.Contains(text, "accept it first") {
+		t.Errorf("override of a job that is not signed off: %s", text)
+	}
 	x.want(200, "POST", "/v1/periodic/nightly/accept?dryRun=true", contract, "acme owner")
 	if j := job("acme viewer", ""); j.State != "found" || len(j.Occurrences) != 0 {
 		t.Errorf("after a dry run: %+v", j)
@@ -107,9 +112,13 @@ func TestPeriodicWorkOfTenants(t *testing.T) {
 	}
 	x.want(422, "POST", "/v1/periodic/nightly/override", `{"start":"20260101T000000"}`, "acme editor")
 	x.want(422, "POST", "/v1/periodic/nightly/override?dryRun=true", `{"rule":"FREQ=MINUTELY"}`, "acme editor")
-	x.want(200, "POST", "/v1/periodic/nightly/override", `{"skip":["2026-12-24"]}`, "acme editor")
+	if text := x.want(422, "POST", "/v1/periodic/nightly/override", `{"skip":["2020-12-24"]}`, "acme editor"); !strings.Contains(text, `"skip"`) || !strings.Contains(text, "2020-12-24 is over") {
+		t.Errorf("a date that is over: %s", text)
+	}
+	day := time.Now().AddDate(0, 1, 0).Format(time.DateOnly)
+	x.want(200, "POST", "/v1/periodic/nightly/override", fmt.Sprintf(`{"skip":[%q]}`, day), "acme editor")
 	x.want(200, "POST", "/v1/periodic/nightly/override?tenant=acme", `{"deadline":"45m"}`, "operator")
-	if j = job("acme owner", ""); !slices.Equal(j.Contract.Skips, []string{"2026-12-24"}) || j.Contract.Deadline != "45m" || j.Contract.Rule != "FREQ=HOURLY" || j.By != "an operator" {
+	if j = job("acme owner", ""); !slices.Equal(j.Contract.Skips, []string{day}) || j.Contract.Deadline != "45m" || j.Contract.Rule != "FREQ=HOURLY" || j.By != "an operator" {
 		t.Errorf("%+v %+v", j, j.Contract)
 	}
 	if text := x.want(200, "GET", "/v1/periodic/nightly", "", "acme owner"); strings.Contains(text, `"hosts"`) || strings.Contains(text, `"h1"`) {

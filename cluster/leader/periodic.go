@@ -75,7 +75,7 @@ func (c *Service) decidePeriodic(ctx context.Context, name string, ask PeriodicA
 		return p, err
 	}
 	if p.Refused == notEnded {
-		return p, &Invalid{Fields: []FieldError{{Field: "job", Text: "job " + name + ": " + notEnded}}}
+		return p, &Invalid{Fields: []FieldError{{Field: "job", Text: notEnded}}}
 	}
 	if call.IfMatch != 0 && call.IfMatch != p.ModifyIndex {
 		return p, fmt.Errorf("job %s is at version %d, not %d: %w", name, p.ModifyIndex, call.IfMatch, ErrPrecondition)
@@ -91,22 +91,23 @@ func (c *Service) decidePeriodic(ctx context.Context, name string, ask PeriodicA
 	case ask.Verb == "override" && old.State == state.SignedOff:
 		var err error
 		if put.SignOff, err = agenda.Override(old, ask.Ask); err != nil {
-			return p, &Invalid{Fields: []FieldError{{Field: "job", Text: "job " + name + ": " + err.Error()}}}
+			return p, &Invalid{Fields: []FieldError{{Field: "job", Text: err.Error()}}}
 		}
+	case ask.Verb == "override" && p.Refused != "":
+		return p, &Invalid{Fields: []FieldError{{Field: "job", Text: "nothing is reserved for it that could be changed: accept it first"}}}
 	case p.Refused != "":
-		return p, &Invalid{Fields: []FieldError{{Field: "job", Text: "job " + name + ": " + p.Refused}}}
+		return p, &Invalid{Fields: []FieldError{{Field: "job", Text: p.Refused}}}
 	default:
 		put.SignOff = p.Proposal.SignOff
 		put.SignOff.Skips = old.Skips
 	}
 	put.SignOff.By = userOf(ctx)
 	if put.SignOff.State == state.SignedOff {
-		skips := slices.Concat(put.SignOff.Skips, ask.Skip)
-		slices.Sort(skips)
-		skips = slices.DeleteFunc(slices.Compact(skips), func(day string) bool { return slices.Contains(ask.Keep, day) })
-		put.SignOff.Skips = skips
+		if put.SignOff.Skips, err = agenda.LeftOut(put.SignOff, ask.Skip, ask.Keep, c.o.Now()); err != nil {
+			return p, &Invalid{Fields: []FieldError{{Field: "skip", Text: err.Error()}}}
+		}
 		put.Text = fmt.Sprintf("%s for %s in each period", state.VMs(put.SignOff.VMs()), put.SignOff.Length())
-		if err := c.inForce(name, &put.SignOff); err != nil {
+		if err := c.inForce(&put.SignOff); err != nil {
 			return p, err
 		}
 		if err := s.CheckSignOff(name, &put.SignOff); err != nil {
@@ -131,13 +132,13 @@ func (c *Service) decidePeriodic(ctx context.Context, name string, ask PeriodicA
 }
 
 // inForce says why a contract cannot come into force, whatever else there is; nil if it can.
-func (c *Service) inForce(name string, contract *state.SignOff) error {
+func (c *Service) inForce(contract *state.SignOff) error {
 	err := contract.Valid()
 	if err == nil {
 		err = agenda.Fits(contract, c.o.Now())
 	}
 	if err != nil {
-		return &Invalid{Fields: []FieldError{{Field: "job", Text: "job " + name + ": " + strings.TrimSuffix(err.Error(), ": "+state.ErrInvalid.Error())}}}
+		return &Invalid{Fields: []FieldError{{Field: "job", Text: strings.TrimSuffix(err.Error(), ": "+state.ErrInvalid.Error())}}}
 	}
 	return nil
 }

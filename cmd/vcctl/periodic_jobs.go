@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -94,7 +95,7 @@ func periodicText(j v1.PeriodicJob) string {
 	if len(j.Occurrences) > 0 {
 		t := newTable("SLOT", "UNTIL", "DUE", "STATE", "HOSTS", "TEXT")
 		for _, o := range j.Occurrences {
-			t.row(slotTime(o.Start), slotTime(o.End), slotTime(o.Due), o.State, strings.Join(o.Hosts, " "), o.Text)
+			t.row(slotTime(o.Start), slotTime(o.End), slotTime(o.Due), o.State, strings.Join(o.Hosts, " "), cmp.Or(o.Text, o.VirtualCluster))
 		}
 		b.WriteString(t.String())
 	}

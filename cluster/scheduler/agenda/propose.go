@@ -21,7 +21,6 @@ type Ask struct {
 	Miss     float64        // chance that a run needs more than is reserved
 	Length   time.Duration  // of a run
 	Cores    float64        // of all VMs together, as long as a run lasts
-	Skips    []string       // dates that have no run
 }
 
 // Proposal is a contract that an owner may sign off.
@@ -46,7 +45,7 @@ func Propose(runs []state.Run, ask Ask, others iter.Seq[[]state.Run]) (Proposal,
 		return Proposal{}, fmt.Errorf("%w: no run of it is recorded", ErrNoPattern)
 	}
 	last := runs[len(runs)-1]
-	p := Proposal{SignOff: state.SignOff{State: state.SignedOff, Groups: last.Groups, MinYield: last.MinYield, Skips: ask.Skips}}
+	p := Proposal{SignOff: state.SignOff{State: state.SignedOff, Groups: last.Groups, MinYield: last.MinYield}}
 	zone := ask.Zone
 	if zone == nil {
 		zone = time.UTC
@@ -89,7 +88,7 @@ func (p *Proposal) recur(runs []state.Run, ask Ask, zone *time.Location) (offset
 	}
 	jobs := periodic.Jobs(plain, zone)
 	if len(jobs) == 0 {
-		return nil, fmt.Errorf("%w: %d runs are recorded, of which at least %d must come at a steady time; %s", ErrNoPattern, len(runs), periodic.MinRuns, giveRule)
+		return nil, fmt.Errorf("%w: it takes %d runs at a steady time, and %d can be used; %s", ErrNoPattern, periodic.MinRuns, len(runs), giveRule)
 	}
 	job := jobs[0]
 	p.Period = job.Period
@@ -351,4 +350,25 @@ func Override(c state.SignOff, ask Ask) (state.SignOff, error) {
 		return c, fmt.Errorf("a run of %s cannot end within %s; give a later deadline", c.Length(), time.Duration(c.Due)*time.Second)
 	}
 	return c, nil
+}
+
+// LeftOut returns the dates without a run: those that a contract leaves out so far, and those to be skipped besides, less those to be kept and
+// those that are over, because any run of them would have been due before now.
+func LeftOut(c state.SignOff, skip, keep []string, now time.Time) ([]string, error) {
+	r, err := periodic.ParseRecurrence(c.Recurrence)
+	if err != nil {
+		return nil, err
+	}
+	zone, err := time.LoadLocation(r.Zone)
+	if err != nil {
+		return nil, err
+	}
+	first := now.Add(-time.Duration(c.Due) * time.Second).In(zone).Format(time.DateOnly)
+	over := func(day string) bool { return day < first }
+	if at := slices.IndexFunc(skip, over); at >= 0 {
+		return nil, fmt.Errorf("%s is over: give a date from %s on", skip[at], first)
+	}
+	days := slices.Concat(c.Skips, skip)
+	slices.Sort(days)
+	return slices.DeleteFunc(slices.Compact(days), func(day string) bool { return over(day) || slices.Contains(keep, day) }), nil
 }

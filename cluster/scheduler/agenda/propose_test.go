@@ -57,9 +57,9 @@ func TestProposal(t *testing.T) {
 		says  string // in the error; "" = none
 		text  string // in the proposal
 	}{
-		"few runs":         {func(r []state.Run) []state.Run { return r[:7] }, agenda.Ask{}, "no period was found: 7 runs", ""},
+		"few runs":         {func(r []state.Run) []state.Run { return r[:7] }, agenda.Ask{}, "and 7 can be used", ""},
 		"no runs":          {func([]state.Run) []state.Run { return nil }, agenda.Ask{}, "no run of it is recorded", ""},
-		"other images":     {func(r []state.Run) []state.Run { r[19].Kind = "b"; return r }, agenda.Ask{}, "no period was found: 1 runs", ""},
+		"other images":     {func(r []state.Run) []state.Run { r[19].Kind = "b"; return r }, agenda.Ask{}, "and 1 can be used", ""},
 		"a rule":           {func(r []state.Run) []state.Run { return r[:1] }, agenda.Ask{Rule: "FREQ=HOURLY", Length: time.Hour, Cores: 2}, "", "the owner gave its CPU"},
 		"a bad rule":       {func(r []state.Run) []state.Run { return r }, agenda.Ask{Rule: "FREQ=SECONDLY"}, "FREQ must be", ""},
 		"due too early":    {func(r []state.Run) []state.Run { return r }, agenda.Ask{Zone: berlin, Deadline: 30 * time.Minute}, "give a later deadline", ""},
@@ -196,5 +196,30 @@ func TestOverrideOfTheRuleChangesTheStep(t *testing.T) {
 		if err := agenda.Fits(&o, scheduling.Start); (err == nil) != x.fits {
 			t.Errorf("%s to %s: %v", x.from, x.to, err)
 		}
+	}
+}
+
+// TestLeftOut: dates that are over are dropped from a contract, which has room for a year of them, and refused of an owner. A date is over
+// once any run of it would have been due, on the clock of the job.
+func TestLeftOut(t *testing.T) {
+	c := state.SignOff{Recurrence: "DTSTART;TZID=America/New_York:20260101T230000\nRRULE:FREQ=DAILY", Due: 2 * 3600, Skips: []string{"2026-11-26", "2026-11-27", "2026-12-24"}}
+	now := time.Date(2026, 11, 28, 6, 30, 0, 0, time.UTC) // half past one there: a run at the end of yesterday is not due
+	for _, x := range []struct {
+		skip, keep []string
+		want, says string
+	}{
+		{nil, nil, "2026-11-27 2026-12-24", ""},
+		{[]string{"2026-12-24", "2026-11-27", "2026-12-01"}, nil, "2026-11-27 2026-12-01 2026-12-24", ""},
+		{nil, []string{"2026-12-24", "2026-11-26"}, "2026-11-27", ""},
+		{[]string{"2026-12-31"}, []string{"2026-12-31", "2026-11-27"}, "2026-12-24", ""},
+		{[]string{"2026-11-26"}, nil, "", "2026-11-26 is over: give a date from 2026-11-27 on"},
+	} {
+		got, err := agenda.LeftOut(c, x.skip, x.keep, now)
+		if strings.Join(got, " ") != x.want || (err == nil) != (x.says == "") || err != nil && err.Error() != x.says {
+			t.Errorf("skip %v, keep %v: %v, %v, want %s", x.skip, x.keep, got, err, x.want+x.says)
+		}
+	}
+	if got, err := agenda.LeftOut(c, nil, nil, now.Add(time.Hour)); err != nil || len(got) != 1 {
+		t.Errorf("an hour later: %v, %v", got, err)
 	}
 }
