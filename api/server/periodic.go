@@ -209,7 +209,7 @@ func (x scopedView) periodic(p leader.Periodic) v1.PeriodicJob {
 	out.History = each(p.Runs, x.periodicRun)
 	say := func(format string, args ...any) { out.Lines = append(out.Lines, fmt.Sprintf(format, args...)) }
 	say("%s: %s kept; %s", out.Name, runsText(out.Runs), map[string]string{"found": "its owner has not decided, and nothing is reserved", "accepted": "its owner signed it off", "rejected": "its owner rejected it, and nothing is reserved"}[out.State])
-	describe := func(what string, c *v1.PeriodicContract) {
+	describe := func(what string, c *v1.PeriodicContract, of *state.SignOff) {
 		if c == nil {
 			return
 		}
@@ -222,9 +222,10 @@ func (x scopedView) periodic(p leader.Periodic) v1.PeriodicJob {
 		}
 		say("%s: %s from %s in %s; a run arrives %s to %s later, takes up to %s, and is due %s after the start of its period", what, c.Rule, c.Start, c.Zone, c.Arrival, addText(c.Arrival, c.Lateness), c.Length, c.Deadline)
 		say("%s: %d VMs with %s, up to %.2f cores together%s", what, c.VMs, c.Memory.Short(), slices.Max(c.Cores), miss)
+		say("%s: %s", what, x.keepsText(of))
 	}
-	describe("contract", out.Contract)
-	describe("proposal", out.Proposal)
+	describe("contract", out.Contract, &p.SignOff)
+	describe("proposal", out.Proposal, &p.Proposal.SignOff)
 	if out.Reason != "" {
 		say("no proposal: %s", out.Reason)
 	}
@@ -247,6 +248,22 @@ func (x scopedView) periodic(p leader.Periodic) v1.PeriodicJob {
 		}
 	}
 	return out
+}
+
+// keepsText says what the slots of a contract take from others; to operators, as a share of the cluster too.
+func (x scopedView) keepsText(c *state.SignOff) string {
+	highest, coreSeconds, slot := agenda.Keeps(c)
+	share := ""
+	if hosts := x.v.Hosts(); !x.restricted && len(hosts) > 0 {
+		var all state.Resources
+		for _, h := range hosts {
+			usable := h.Usable()
+			all.CPU, all.Memory = all.CPU+usable.CPU, all.Memory+usable.Memory
+		}
+		share = fmt.Sprintf(" (%.0f%% and %.0f%% of all hosts)", 100*highest.CPU/max(all.CPU, 1e-9), 100*float64(highest.Memory)/float64(max(all.Memory, 1)))
+	}
+	return fmt.Sprintf("each slot keeps up to %.2f cores and %s%s from others for %s, %.1f core-hours; they use the CPU that its run leaves",
+		highest.CPU, v1.Size(highest.Memory).Short(), share, v1.FormatDuration(slot), coreSeconds/3600)
 }
 
 func addText(a, b string) string {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,7 +39,8 @@ func (t *tool) periodicJobCommands() []*cli.Command {
 		},
 		{
 			Name: "explain", Usage: "say what a job's runs suggest, what is reserved, and where", ArgsUsage: "JOB", Flags: []cli.Flag{zone}, Action: t.ask("explaining job %s", periodicExplain),
-			Description: "Example: vcctl periodic explain nightly",
+			Description: "Says too what each slot keeps from others, and shows the cores that are reserved beside those that past runs used, laid on top\n" +
+				"of each other.\n\nExample: vcctl periodic explain nightly",
 		},
 		{
 			Name: "accept", Usage: "sign a job off: reserve for its runs from now on", ArgsUsage: "JOB", Action: t.ask("accepting job %s", periodicDecide("accept")),
@@ -131,7 +133,70 @@ func writeContract(b *strings.Builder, what string, k *v1.PeriodicContract) {
 
 func periodicExplain(c *call) (any, view, error) {
 	j, err := c.api.PeriodicJob(c.ctx, c.name, c.String("zone"))
-	return j, func(bool) string { return strings.Join(j.Lines, "\n") + "\n" }, err
+	return j, func(bool) string { return strings.Join(j.Lines, "\n") + "\n" + skylineText(j) }, err
+}
+
+// skylineRows is how many rows a skyline has at most.
+const skylineRows = 24
+
+// skylineText has the skyline of a job's contract, or else of its proposal, beside the cores that its runs used, laid on top of each other
+// from their starts on; "" where neither is known. A row of several steps has their highest values. A run uses nothing after its end.
+func skylineText(j v1.PeriodicJob) string {
+	k := cmp.Or(j.Contract, j.Proposal, &v1.PeriodicContract{})
+	lines := []stepped{{stepOf(k.Step), k.Cores}}
+	for _, r := range j.History {
+		if len(r.Cores) > 0 {
+			lines = append(lines, stepped{stepOf(r.Step), r.Cores})
+		}
+	}
+	var longest, step time.Duration
+	for _, l := range lines {
+		longest, step = max(longest, l.step*time.Duration(len(l.cores))), max(step, l.step)
+	}
+	if step == 0 {
+		return ""
+	}
+	width := step * ((longest + step*skylineRows - 1) / (step * skylineRows))
+	t := newTable("FROM", "RESERVED", "LOWEST", "MEDIAN", "HIGHEST", "ABOVE")
+	for from := time.Duration(0); from < longest; from += width {
+		reserved, above := lines[0].highest(from, from+width), 0
+		var used []float64
+		for _, l := range lines[1:] {
+			used = append(used, l.highest(from, from+width))
+			if used[len(used)-1] > reserved+0.0005 { // what runs used is kept in thousandths
+				above++
+			}
+		}
+		row := []string{v1.FormatDuration(from), cores(reserved), "", "", "", ""}
+		if slices.Sort(used); len(used) > 0 {
+			row = append(row[:2], cores(used[0]), cores(used[len(used)/2]), cores(used[len(used)-1]), strconv.Itoa(above))
+		}
+		t.row(row...)
+	}
+	return fmt.Sprintf("Cores from the start of a run on, each row the highest of %s: reserved, what its %d runs of known use took, and how many took more than is reserved\n%s",
+		v1.FormatDuration(width), len(lines)-1, t)
+}
+
+// stepped is the cores that a run has in each step from its start on.
+type stepped struct {
+	step  time.Duration
+	cores []float64
+}
+
+// highest value from a time on and before another one.
+func (l stepped) highest(from, to time.Duration) (out float64) {
+	for i := range l.cores {
+		if begin := time.Duration(i) * l.step; begin < to && begin+l.step > from {
+			out = max(out, l.cores[i])
+		}
+	}
+	return out
+}
+
+// stepOf reads a step; 0 where there is none.
+func stepOf(text string) time.Duration {
+	step, _ := v1.ParseDuration(text)
+	return step
 }
 
 // periodicDecide accepts, overrides or rejects.

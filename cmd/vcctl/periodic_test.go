@@ -135,3 +135,34 @@ func TestContractOfSkips(t *testing.T) {
 		}
 	}
 }
+
+// TestSkylineText: runs with steps and lengths of their own on top of each other, beside what is reserved.
+func TestSkylineText(t *testing.T) {
+	runs := []v1.PeriodicRun{{Step: "1m", Cores: []float64{1, 2, 3, 4, 5}}, {Step: "5m", Cores: []float64{2, 1}}, {Step: "1m", Cores: []float64{0, 0, 0, 0, 0, 0, 9}}, {}}
+	for _, c := range []struct {
+		what string
+		job  v1.PeriodicJob
+		want string
+	}{
+		{"nothing is known", v1.PeriodicJob{History: []v1.PeriodicRun{{}}}, ""},
+		{"signed off", v1.PeriodicJob{History: runs, Contract: &v1.PeriodicContract{Step: "5m", Cores: []float64{4, 6}}, Proposal: &v1.PeriodicContract{Step: "1m", Cores: []float64{1}}}, `
+Cores from the start of a run on, each row the highest of 5m: reserved, what its 3 runs of known use took, and how many took more than is reserved
+FROM   RESERVED   LOWEST   MEDIAN   HIGHEST   ABOVE
+0s     4.00       0.00     2.00     5.00      1
+5m     6.00       0.00     1.00     9.00      1
+`},
+		{"given", v1.PeriodicJob{Proposal: &v1.PeriodicContract{Step: "5m", Cores: []float64{4}}}, `
+Cores from the start of a run on, each row the highest of 5m: reserved, what its 0 runs of known use took, and how many took more than is reserved
+FROM   RESERVED   LOWEST   MEDIAN   HIGHEST   ABOVE
+0s     4.00       -        -        -         -
+`},
+	} {
+		if got := skylineText(c.job); got != strings.TrimPrefix(c.want, "\n") {
+			t.Errorf("%s:\n%s\nwant\n%s", c.what, got, c.want)
+		}
+	}
+	long := v1.PeriodicJob{Contract: &v1.PeriodicContract{Step: "5m", Cores: make([]float64, 480)}}
+	if text := skylineText(long); strings.Count(text, "\n") != 2+skylineRows || !strings.Contains(text, "\n38h20m ") {
+		t.Errorf("40 hours:\n%s", text)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/state"
 	"evenkeel/forecast/periodic"
 )
@@ -350,6 +351,25 @@ func Override(c state.SignOff, ask Ask) (state.SignOff, error) {
 		return c, fmt.Errorf("a run of %s cannot end within %s; give a later deadline", c.Length(), time.Duration(c.Due)*time.Second)
 	}
 	return c, nil
+}
+
+// Keeps is what each slot of a contract keeps from all who are not its run: for all its VMs together at most, and in all, core-seconds.
+func Keeps(c *state.SignOff) (highest state.Resources, coreSeconds float64, slot time.Duration) {
+	slot = time.Duration(c.Lateness)*time.Second + c.Length()
+	var sum []float64
+	for _, g := range c.Groups {
+		highest.Memory += int64(g.Count) * g.Memory
+		need := placement.SlotNeed(c, g)
+		sum = append(sum, make([]float64, len(need)-len(sum))...)
+		for k, cores := range need {
+			sum[k] += float64(g.Count) * cores
+		}
+	}
+	for k, cores := range sum {
+		highest.CPU = max(highest.CPU, cores)
+		coreSeconds += cores * max(0, min(float64(c.Step), slot.Seconds()-float64(k)*float64(c.Step)))
+	}
+	return highest, coreSeconds, slot
 }
 
 // LeftOut returns the dates without a run: those that a contract leaves out so far, and those to be skipped besides, less those to be kept and

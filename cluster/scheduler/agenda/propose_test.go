@@ -223,3 +223,12 @@ func TestLeftOut(t *testing.T) {
 		t.Errorf("an hour later: %v, %v", got, err)
 	}
 }
+
+// TestKeeps: a slot of half an hour keeps what the skyline has for a run that arrives when it may, and no less than admission asks for.
+func TestKeeps(t *testing.T) {
+	c := state.SignOff{Lateness: 600, Step: 600, Cores: []float64{1, 8}, MinYield: 0.25, Groups: []state.RunGroup{{Name: "a", Count: 2, CPU: 3, Memory: 1 << 30}, {Name: "b", Count: 4, CPU: 1, Memory: 2 << 30}}}
+	highest, coreSeconds, slot := agenda.Keeps(&c)
+	if want := (state.Resources{CPU: 8, Memory: 10 << 30}); highest != want || math.Abs(coreSeconds-600*(2.5+8+8)) > 1e-6 || slot != 30*time.Minute {
+		t.Errorf("%+v, %v core-seconds in %v", highest, coreSeconds, slot)
+	}
+}
