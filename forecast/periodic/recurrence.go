@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	_ "time/tzdata" // for a host without zones of its own, such as a small Debian: all servers must read a rule alike
+
 	"github.com/teambition/rrule-go"
 )
 
