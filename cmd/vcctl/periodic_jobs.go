@@ -171,9 +171,12 @@ func skylineText(j v1.PeriodicJob) string {
 		if slices.Sort(used); len(used) > 0 {
 			row = append(row[:2], cores(used[0]), cores(used[len(used)/2]), cores(used[len(used)-1]), strconv.Itoa(above))
 		}
+		if len(k.Cores) == 0 { // nothing is, or would be
+			row[1], row[5] = "", ""
+		}
 		t.row(row...)
 	}
-	return fmt.Sprintf("Cores from the start of a run on, each row the highest of %s: reserved, what its %d runs of known use took, and how many took more than is reserved\n%s",
+	return fmt.Sprintf("Cores from the start of a run on, each row the highest of %s: reserved, what runs of known use took (%d), and how many took more than is reserved\n%s",
 		v1.FormatDuration(width), len(lines)-1, t)
 }
 

@@ -146,13 +146,19 @@ func TestSkylineText(t *testing.T) {
 	}{
 		{"nothing is known", v1.PeriodicJob{History: []v1.PeriodicRun{{}}}, ""},
 		{"signed off", v1.PeriodicJob{History: runs, Contract: &v1.PeriodicContract{Step: "5m", Cores: []float64{4, 6}}, Proposal: &v1.PeriodicContract{Step: "1m", Cores: []float64{1}}}, `
-Cores from the start of a run on, each row the highest of 5m: reserved, what its 3 runs of known use took, and how many took more than is reserved
+Cores from the start of a run on, each row the highest of 5m: reserved, what runs of known use took (3), and how many took more than is reserved
 FROM   RESERVED   LOWEST   MEDIAN   HIGHEST   ABOVE
 0s     4.00       0.00     2.00     5.00      1
 5m     6.00       0.00     1.00     9.00      1
 `},
+		{"no proposal", v1.PeriodicJob{History: runs[1:2]}, `
+Cores from the start of a run on, each row the highest of 5m: reserved, what runs of known use took (1), and how many took more than is reserved
+FROM   RESERVED   LOWEST   MEDIAN   HIGHEST   ABOVE
+0s     -          2.00     2.00     2.00      -
+5m     -          1.00     1.00     1.00      -
+`},
 		{"given", v1.PeriodicJob{Proposal: &v1.PeriodicContract{Step: "5m", Cores: []float64{4}}}, `
-Cores from the start of a run on, each row the highest of 5m: reserved, what its 0 runs of known use took, and how many took more than is reserved
+Cores from the start of a run on, each row the highest of 5m: reserved, what runs of known use took (0), and how many took more than is reserved
 FROM   RESERVED   LOWEST   MEDIAN   HIGHEST   ABOVE
 0s     4.00       -        -        -         -
 `},
