@@ -232,7 +232,8 @@ func (x scopedView) periodic(p leader.Periodic) v1.PeriodicJob {
 	if p.Refused == "" && p.Proposal.Text != "" {
 		say("proposal: %s", p.Proposal.Text)
 	}
-	for _, o := range out.Occurrences {
+	shown, rest := out.Shown()
+	for _, o := range shown {
 		line := fmt.Sprintf("%s: %s", o.Start.Format(time.RFC3339), o.State)
 		if len(o.Hosts) > 0 {
 			line += " on " + strings.Join(o.Hosts, ", ")
@@ -246,6 +247,9 @@ func (x scopedView) periodic(p leader.Periodic) v1.PeriodicJob {
 				say("%s: %s", o.VirtualCluster, more)
 			}
 		}
+	}
+	if rest != "" {
+		out.Lines = append(out.Lines, rest)
 	}
 	return out
 }

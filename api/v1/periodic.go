@@ -1,6 +1,8 @@
 package v1
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -61,6 +63,27 @@ type Occurrence struct {
 	GrantedCores   float64   `json:"grantedCores,omitempty" doc:"Cores that its run is sure of now."`
 	ExtraCores     float64   `json:"extraCores,omitempty" doc:"Of these, what is beyond its reservation, as it would miss its deadline."`
 	Text           string    `json:"text,omitempty" doc:"Why it is degraded or missed, or by how much it was in time."`
+}
+
+// How many occurrences of a job texts have, and how many of these are over at the most: one that comes again every few minutes has 150 ahead.
+const (
+	shownOccurrences = 24
+	shownOver        = 6
+)
+
+// Shown returns the occurrences that texts have, and says what they leave out; "": nothing.
+func (j *PeriodicJob) Shown() (shown []Occurrence, rest string) {
+	all := j.Occurrences
+	ahead := slices.IndexFunc(all, func(o Occurrence) bool { return o.State != "met" && o.State != "missed" && o.State != "skipped" })
+	if ahead < 0 {
+		ahead = len(all)
+	}
+	from := max(0, min(ahead-shownOver, len(all)-shownOccurrences))
+	to := min(len(all), from+shownOccurrences)
+	if n := from + len(all) - to; n > 0 {
+		rest = fmt.Sprintf("%d earlier and %d later occurrences are left out: -o json has all", from, len(all)-to)
+	}
+	return all[from:to], rest
 }
 
 // PeriodicRun is one run of a job.

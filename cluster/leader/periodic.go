@@ -115,7 +115,7 @@ func (c *Service) decidePeriodic(ctx context.Context, name string, ask PeriodicA
 		}
 	}
 	if call.DryRun {
-		p.SignOff = put.SignOff
+		p.SignOff, p.Occurrences = put.SignOff, nil // those that there are were of the decision in force
 		return p, nil
 	}
 	if call.IdempotencyKey != "" {

@@ -50,8 +50,9 @@ func (t *tool) periodicJobCommands() []*cli.Command {
 		},
 		{
 			Name: "override", Usage: "change what is reserved for a job", ArgsUsage: "JOB", Action: t.ask("changing job %s", periodicDecide("override")),
-			Description: "What no flag names stays.\n\nExample: vcctl periodic override nightly --skip 2026-12-24",
-			Flags:       append([]cli.Flag{&cli.StringSliceFlag{Name: "keep", Usage: "do not leave out the run of `DATE` any more"}}, asks...),
+			Description: "What no flag names stays. A job that is not signed off is accepted as it is proposed, but for what the flags say.\n\n" +
+				"Example: vcctl periodic override nightly --skip 2026-12-24",
+			Flags: append([]cli.Flag{&cli.StringSliceFlag{Name: "keep", Usage: "do not leave out the run of `DATE` any more"}}, asks...),
 		},
 		{
 			Name: "reject", Usage: "reserve nothing for a job", ArgsUsage: "JOB", Action: t.ask("rejecting job %s", periodicDecide("reject")), Flags: []cli.Flag{checkFlag},
@@ -94,12 +95,15 @@ func periodicText(j v1.PeriodicJob) string {
 	if j.Reason != "" && j.Contract == nil {
 		fmt.Fprintf(&b, "No proposal: %s\n", j.Reason)
 	}
-	if len(j.Occurrences) > 0 {
+	if shown, rest := j.Shown(); len(shown) > 0 {
 		t := newTable("SLOT", "UNTIL", "DUE", "STATE", "HOSTS", "TEXT")
-		for _, o := range j.Occurrences {
+		for _, o := range shown {
 			t.row(slotTime(o.Start), slotTime(o.End), slotTime(o.Due), o.State, strings.Join(o.Hosts, " "), cmp.Or(o.Text, o.VirtualCluster))
 		}
 		b.WriteString(t.String())
+		if rest != "" {
+			fmt.Fprintln(&b, rest)
+		}
 	}
 	return b.String()
 }
