@@ -38,6 +38,7 @@ type host struct {
 	leaseOf string       // boot
 	granted agent.Grant  // the newest answer to a renewal of that boot
 	claims  bool         // that it enforces its lease, in its last renewal
+	heard   time.Time    // when a leader last answered a report; one is made every few seconds
 }
 
 // process is one agent.

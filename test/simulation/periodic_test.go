@@ -293,13 +293,17 @@ func (s *sim) watchRuns(ctx context.Context) {
 	}
 }
 
-// troubles are the hosts that are off, or whose agent or hypervisor is not well, whether a leader knows of that or not. They are noted.
+// unheard is after how long without a word between a host and its leader the leader may look for others.
+const unheard = 8 * time.Second
+
+// troubles are the hosts that are off, whose agent or hypervisor is not well, or whose reports no leader has answered for some time,
+// whether a leader knows of that or not. They are noted.
 func (s *sim) troubles() map[string]bool {
 	in := map[string]bool{}
 	for _, name := range s.order {
 		h := s.hosts[name]
 		h.mu.Lock()
-		unwell := !h.on || h.proc == nil || h.proc.still.Load() || len(h.faults) > 0 || time.Since(h.uneasy) < 5*time.Second
+		unwell := !h.on || h.proc == nil || h.proc.still.Load() || len(h.faults) > 0 || time.Since(h.uneasy) < 5*time.Second || time.Since(h.heard) > unheard
 		h.mu.Unlock()
 		if unwell {
 			s.noteTrouble(name, in)
@@ -313,7 +317,7 @@ func (s *sim) troublesSeen(view *leader.View, in map[string]bool) {
 	for _, name := range s.order {
 		row, ok := view.Host(name)
 		seen := hostOf(view, name)
-		if !in[name] && (!ok || row.Cordoned || row.Drain.State != "" || seen.State != "ready" || seen.Heard > 8*time.Second || seen.Error != "" || len(seen.Hangs) > 0) {
+		if !in[name] && (!ok || row.Cordoned || row.Drain.State != "" || seen.State != "ready" || seen.Heard > unheard || seen.Error != "" || len(seen.Hangs) > 0) {
 			s.noteTrouble(name, in)
 		}
 	}

@@ -128,7 +128,13 @@ func (w watched) Report(ctx context.Context, r agent.Report) error {
 	if s.o.periodic != nil {
 		r.Samples = s.throttled(r.Samples)
 	}
-	return w.link.Report(ctx, r)
+	err := w.link.Report(ctx, r)
+	if err == nil {
+		w.link.h.mu.Lock()
+		w.link.h.heard = time.Now()
+		w.link.h.mu.Unlock()
+	}
+	return err
 }
 
 // guess what a VM will use: rather well, or not at all.
