@@ -267,7 +267,7 @@ func (j *agendaJudge) agenda(x quota.Applied, basis *state.Snapshot) {
 		j.s.count("periodic: occurrences whose hosts were lost: " + string(after.State))
 		// Where needs are estimated memory comes back to VMs between a plan and its entry: that is a cause which the log does not show.
 		if !j.s.o.rightsized && !slices.ContainsFunc(o.Hosts, func(h string) bool { return j.cause(x, x.Before, h, &o) || j.cause(x, basis, h, &o) }) {
-			j.violate(x, "occurrence %s on %s is %s on %s without a cause: %s", o.ID, o.Hosts, after.State, after.Hosts, after.Text)
+			j.violate(x, "occurrence %s on %s is %s on %s without a cause: %s; %s", o.ID, o.Hosts, after.State, after.Hosts, after.Text, j.s.troubledBefore(o.Hosts))
 		}
 		if !slices.ContainsFunc(x.After.EventsAfter(x.Before.LastEvent(), 0), func(e state.Event) bool { return e.Name == o.Job && e.Object == "job" }) && after.State != o.State {
 			j.violate(x, "no event says that occurrence %s was %s, and is %s", o.ID, o.State, after.State)

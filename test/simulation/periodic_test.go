@@ -323,6 +323,23 @@ func (s *sim) troublesSeen(view *leader.View, in map[string]bool) {
 	}
 }
 
+// troubledBefore says when hosts were last in trouble, and when a leader last answered them.
+func (s *sim) troubledBefore(hosts []string) string {
+	s.runs.mu.Lock()
+	defer s.runs.mu.Unlock()
+	var out []string
+	for _, name := range hosts {
+		last, h := "never", s.hosts[name]
+		if all := s.runs.troubled[name]; len(all) > 0 {
+			last = time.Since(all[len(all)-1]).String() + " ago"
+		}
+		h.mu.Lock()
+		out = append(out, fmt.Sprintf("%s in trouble %s, answered %s ago", name, last, time.Since(h.heard)))
+		h.mu.Unlock()
+	}
+	return strings.Join(out, "; ")
+}
+
 func (s *sim) noteTrouble(host string, in map[string]bool) {
 	in[host] = true
 	s.runs.mu.Lock()
