@@ -150,14 +150,20 @@ func Fits(c *state.SignOff, now time.Time) error {
 	return nil
 }
 
+// recurrenceOf reads when a contract's runs come again, and the zone on whose clock they do.
+func recurrenceOf(text string) (periodic.Recurrence, *time.Location, error) {
+	r, err := periodic.ParseRecurrence(text)
+	if err != nil {
+		return r, nil, err
+	}
+	zone, err := time.LoadLocation(r.Zone)
+	return r, zone, err
+}
+
 // Occurrences are those of a job whose slots begin from a time on and before another one, as they are before they have hosts.
 func Occurrences(job *state.PeriodicJob, from, to time.Time) (out []state.Occurrence, err error) {
 	c := &job.SignOff
-	r, err := periodic.ParseRecurrence(c.Recurrence)
-	if err != nil {
-		return nil, err
-	}
-	zone, err := time.LoadLocation(r.Zone)
+	r, zone, err := recurrenceOf(c.Recurrence)
 	if err != nil {
 		return nil, err
 	}

@@ -375,11 +375,7 @@ func Keeps(c *state.SignOff) (highest state.Resources, coreSeconds float64, slot
 // LeftOut returns the dates without a run: those that a contract leaves out so far, and those to be skipped besides, less those to be kept and
 // those that are over, because any run of them would have been due before now.
 func LeftOut(c state.SignOff, skip, keep []string, now time.Time) ([]string, error) {
-	r, err := periodic.ParseRecurrence(c.Recurrence)
-	if err != nil {
-		return nil, err
-	}
-	zone, err := time.LoadLocation(r.Zone)
+	_, zone, err := recurrenceOf(c.Recurrence)
 	if err != nil {
 		return nil, err
 	}

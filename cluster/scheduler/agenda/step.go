@@ -5,17 +5,12 @@ import (
 	"time"
 
 	"evenkeel/cluster/state"
-	"evenkeel/forecast/periodic"
 )
 
 // stepFor is the step of a contract with a recurrence: fine if it comes again within minApart, by its first few hundred times. One that
 // cannot be read has none of its own.
 func stepFor(recurrence string) time.Duration {
-	r, err := periodic.ParseRecurrence(recurrence)
-	if err != nil {
-		return step
-	}
-	zone, err := time.LoadLocation(r.Zone)
+	r, zone, err := recurrenceOf(recurrence)
 	if err != nil {
 		return step
 	}
