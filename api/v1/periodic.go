@@ -80,7 +80,7 @@ func (j *PeriodicJob) Shown() (shown []Occurrence, rest string) {
 	}
 	from := max(0, min(ahead-shownOver, len(all)-shownOccurrences))
 	to := min(len(all), from+shownOccurrences)
-	if n := from + len(all) - to; n > 0 {
+	if to-from < len(all) {
 		rest = fmt.Sprintf("%d earlier and %d later occurrences are left out: -o json has all", from, len(all)-to)
 	}
 	return all[from:to], rest

@@ -131,10 +131,11 @@ func (r Recurrence) Between(from, to time.Time, zone *time.Location) ([]time.Tim
 		if n == maxSearched {
 			return nil, fmt.Errorf("recurrence %q comes more than %d times before %s: choose a later DTSTART", r.Rule, maxSearched, to)
 		}
-		comes := instants(at, s.interval, zone)
+		comes := []time.Time{at.Add(-atStart)}
 		if s.elapses() {
-			comes = []time.Time{at.Add(-atStart)}
 			at = onClock(comes[0], zone)
+		} else {
+			comes = instants(at, s.interval, zone)
 		}
 		if len(s.days) > 0 && !slices.Contains(s.days, at.Weekday()) {
 			continue
