@@ -1,6 +1,10 @@
 package allocator
 
-import "slices"
+import (
+	"slices"
+
+	"evenkeel/allocator/search"
+)
 
 // maxPreferred bounds the moves that prefer looks at.
 const maxPreferred = 1 << 20
@@ -136,7 +140,7 @@ func (b *board) take(g, j int) {
 // met is how many of the terms hold for a VM of the group on the host.
 func (b *board) met(g, j int, terms []string) (n int) {
 	for _, term := range terms {
-		if m := b.u.meant(term); m.hosts != nil && in(m.hosts, j) || m.hosts == nil && meet(m.groups, b.on[j]) {
+		if m := b.u.meant(term); m.hosts != nil && in(m.hosts, j) || m.hosts == nil && search.Meet(m.groups, b.on[j]) {
 			n++
 		}
 	}

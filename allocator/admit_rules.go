@@ -32,15 +32,6 @@ type company struct {
 	groups []uint64
 }
 
-func meet(a, b []uint64) bool {
-	for k := range min(len(a), len(b)) {
-		if a[k]&b[k] != 0 {
-			return true
-		}
-	}
-	return false
-}
-
 func in(set []uint64, i int) bool { return i>>6 < len(set) && set[i>>6]>>(i&63)&1 != 0 }
 
 func put(set []uint64, i, size int) []uint64 {
@@ -171,13 +162,13 @@ func (u *ruling) meant(term string) meant {
 // open says whether the rules let a VM of the group onto the host beside VMs of
 // the groups in on, company aside.
 func (u *ruling) open(g, j int, on []uint64) bool {
-	return (u.byHost[g] == nil || in(u.byHost[g], j)) && !meet(u.apart[g], on)
+	return (u.byHost[g] == nil || in(u.byHost[g], j)) && !search.Meet(u.apart[g], on)
 }
 
 // lonely says whether a VM of the group would miss company on a host with VMs of on.
 func (u *ruling) lonely(g int, on []uint64) bool {
 	for _, c := range u.with[g] {
-		if !meet(c.groups, on) {
+		if !search.Meet(c.groups, on) {
 			return true
 		}
 	}

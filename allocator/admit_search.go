@@ -151,7 +151,7 @@ func (q *quest) rule() {
 			if !known {
 				stand = -1
 				for i, j := range q.hosts {
-					if !meet(term.groups, u.present[j]) {
+					if !search.Meet(term.groups, u.present[j]) {
 						continue
 					}
 					if stand < 0 {

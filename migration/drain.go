@@ -177,7 +177,7 @@ func (e *emptying) run() (Drained, error) {
 			found = e.candidates(going, true)
 		}
 	}
-	out := Drained{Plan: Plan{MinYieldBefore: e.minYield, AverageYieldBefore: e.mean, MinYieldDuring: e.minYield, UpperBound: 1, Takes: math.Inf(1)}}
+	out := Drained{Plan: Plan{MinYieldBefore: e.minYield, AverageYieldBefore: e.mean, UpperBound: 1, Takes: math.Inf(1)}}
 	if len(found) > 0 && (e.d.Partial || len(going) == all && len(e.stuck) == 0) {
 		out.Plan = e.plan(e.arranged(e.choose(found)))
 	}
@@ -205,19 +205,19 @@ func (e *emptying) summary(out *Drained, going int) string {
 	text := ""
 	switch n := len(out.Blockers); {
 	case !out.Feasible && n > 0:
-		return fmt.Sprintf("%s cannot be emptied: %s cannot leave; nothing is moved", what, counted(n, "VM"))
+		return fmt.Sprintf("%s cannot be emptied: %s cannot leave; nothing is moved", what, Counted(n, "VM"))
 	case !out.Feasible:
 		return fmt.Sprintf("no way was found to empty %s", what)
 	case n > 0:
-		text = fmt.Sprintf("%s of %s %s %d of %s off %s; %s cannot leave", counted(out.Moves, "move"), size(out.Bytes), verb(out.Moves, "take"), going+e.count(pinned)-n, counted(going+e.count(pinned), "VM"), what, counted(n, "VM"))
+		text = fmt.Sprintf("%s of %s %s %d of %s off %s; %s cannot leave", Counted(out.Moves, "move"), size(out.Bytes), verb(out.Moves, "take"), going+e.count(pinned)-n, Counted(going+e.count(pinned), "VM"), what, Counted(n, "VM"))
 	case going == 0:
 		return what + " runs no VM"
 	default:
-		text = fmt.Sprintf("%s of %s to empty %s", counted(out.Moves, "move"), size(out.Bytes), what)
+		text = fmt.Sprintf("%s of %s to empty %s", Counted(out.Moves, "move"), size(out.Bytes), what)
 	}
 	text += yieldChange(out.MinYieldBefore, out.MinYieldAfter)
 	if len(out.Late) > 0 {
-		text += fmt.Sprintf("; %s would end after the deadline: the moves take about %.0f s", counted(len(out.Late), "move"), out.Seconds)
+		text += fmt.Sprintf("; %s would end after the deadline: the moves take about %.0f s", Counted(len(out.Late), "move"), out.Seconds)
 	}
 	return text
 }

@@ -38,7 +38,7 @@ func MoveOne(p Problem, group, vm, to int) (OneMove, error) {
 	}
 	at := e.f.first[group] + vm
 	out := OneMove{To: AnyHost, Before: e.hostYields(e.f.home, e.caps),
-		Plan: Plan{MinYieldBefore: e.minYield, AverageYieldBefore: e.mean, MinYieldAfter: e.minYield, AverageYieldAfter: e.mean, MinYieldDuring: e.minYield, UpperBound: 1, Takes: math.Inf(1)}}
+		Plan: Plan{MinYieldBefore: e.minYield, AverageYieldBefore: e.mean, MinYieldAfter: e.minYield, AverageYieldAfter: e.mean, UpperBound: 1, Takes: math.Inf(1)}}
 	out.After = out.Before
 	if e.f.pinned[at] {
 		out.Reason = "it cannot be moved while it runs"
@@ -54,7 +54,7 @@ func MoveOne(p Problem, group, vm, to int) (OneMove, error) {
 	}
 	out.Plan, out.To = e.plan(c), c.at[at]
 	out.After = e.hostYields(c.at, out.CPU)
-	out.Reason = fmt.Sprintf("%s of %s%s", counted(out.Moves, "move"), size(out.Bytes), yieldChange(out.MinYieldBefore, out.MinYieldAfter))
+	out.Reason = fmt.Sprintf("%s of %s%s", Counted(out.Moves, "move"), size(out.Bytes), yieldChange(out.MinYieldBefore, out.MinYieldAfter))
 	return out, nil
 }
 

@@ -27,7 +27,6 @@ type Plan struct {
 
 	MinYieldBefore, AverageYieldBefore float64 // of the VMs that have hosts, as the caps are
 	MinYieldAfter, AverageYieldAfter   float64
-	MinYieldDuring                     float64 // least of all caps on the way over needs
 	UpperBound                         float64 // of the minimum yield, whatever the budget
 
 	// Passed are better placements that keep to the budget if VMs go directly
@@ -167,7 +166,7 @@ func (pl *Planner) Plan(budget float64) Plan {
 }
 
 func (pl *Planner) blank() Plan {
-	return Plan{MinYieldBefore: pl.minYield, AverageYieldBefore: pl.mean, UpperBound: pl.s.bound, MinYieldDuring: pl.minYield}
+	return Plan{MinYieldBefore: pl.minYield, AverageYieldBefore: pl.mean, UpperBound: pl.s.bound}
 }
 
 func (p *Plan) pass(c *candidate, why string) {
@@ -243,7 +242,6 @@ func (pl *Planner) fill(p *Plan, c *candidate) {
 	p.CPU, p.MinYieldAfter, p.AverageYieldAfter = sol.CPU, sol.MinYield, sol.AverageYield
 	s := newSchedule(f, pl.caps, sol.CPU, c.at, min(pl.minYield, sol.MinYield))
 	p.Steps = s.run(c.ops)
-	p.MinYieldDuring = min(pl.minYield, s.lowest)
 	for i := range p.Steps {
 		step := &p.Steps[i]
 		p.Seconds = max(p.Seconds, step.Begins+step.Seconds)

@@ -57,9 +57,9 @@ func (f *fleet) explain(steps []Step, at []int) {
 // why says why a plan is as it is.
 func (pl *Planner) why(p *Plan, budget float64) string {
 	if starts := len(p.Steps) - p.Moves - adjusts(p.Steps); starts > 0 {
-		text := fmt.Sprintf("%s to start beside those that run; the minimum yield is %.4f", counted(starts, "VM"), p.MinYieldAfter)
+		text := fmt.Sprintf("%s to start beside those that run; the minimum yield is %.4f", Counted(starts, "VM"), p.MinYieldAfter)
 		if p.Moves > 0 {
-			text = fmt.Sprintf("%s of %s, to make room; %s", counted(p.Moves, "move"), size(p.Bytes), text)
+			text = fmt.Sprintf("%s of %s, to make room; %s", Counted(p.Moves, "move"), size(p.Bytes), text)
 		}
 		return text
 	}
@@ -76,7 +76,7 @@ func (pl *Planner) why(p *Plan, budget float64) string {
 		}
 		return text
 	}
-	text := fmt.Sprintf("%s of %s %s the minimum yield from %.4f to %.4f (%+.4f)", counted(p.Moves, "move"), size(p.Bytes), verb(p.Moves, "bring"), p.MinYieldBefore, p.MinYieldAfter, gain)
+	text := fmt.Sprintf("%s of %s %s the minimum yield from %.4f to %.4f (%+.4f)", Counted(p.Moves, "move"), size(p.Bytes), verb(p.Moves, "bring"), p.MinYieldBefore, p.MinYieldAfter, gain)
 	if n := len(p.Passed); n > 0 {
 		text += "; better ones were passed over: " + p.Passed[0].Reason
 	}
@@ -93,7 +93,8 @@ func (pl *Planner) next(yield float64) (best *candidate) {
 	return best
 }
 
-func counted(n int, what string) string {
+// Counted returns a number with its noun, in the plural but for 1.
+func Counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

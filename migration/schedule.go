@@ -36,7 +36,6 @@ type schedule struct {
 	total    *lanes
 	perHost  []*lanes
 	perLink  map[string]*lanes
-	lowest   float64
 }
 
 type departs struct {
@@ -48,7 +47,7 @@ func newSchedule(f *fleet, before, after []float64, target []int, slack float64)
 	p := f.p
 	s := &schedule{f: f, caps: after, want: make([]float64, len(after)), now: slices.Clone(before), runs: make([]int, len(after)), slack: slack,
 		at: slices.Clone(f.home), on: make([][]int, len(p.Hosts)), reserves: reserves(f, target), filled: slices.Clone(f.used), left: make([][]departs, len(p.Hosts)),
-		lastOf: make([]int, len(f.home)), total: newLanes(p.Limits.Total), perHost: make([]*lanes, len(p.Hosts)), perLink: map[string]*lanes{}, lowest: 1}
+		lastOf: make([]int, len(f.home)), total: newLanes(p.Limits.Total), perHost: make([]*lanes, len(p.Hosts)), perLink: map[string]*lanes{}}
 	for g := range s.want {
 		s.want[g] = max(before[g], after[g])
 	}
@@ -212,11 +211,6 @@ func (s *schedule) adjust(caps []float64, last bool) int {
 			step.Grow = append(step.Grow, Cap{g, c})
 		}
 		s.now[g] = c
-	}
-	for g, x := range s.f.p.Groups {
-		if s.runs[g] > 0 && x.CPU > 0 {
-			s.lowest = min(s.lowest, s.now[g]/x.CPU)
-		}
 	}
 	begun := len(s.steps)
 	if (begun == 0 || last) && len(step.Shrink)+len(step.Grow) == 0 {

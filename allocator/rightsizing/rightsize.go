@@ -2,7 +2,6 @@ package rightsizing
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 )
@@ -31,42 +30,7 @@ type claim struct {
 // tooMuch is what sums may be off by, relative to the host.
 const tooMuch = 1e-9
 
-// Check says what is wrong with a problem, nil if Rightsize accepts it.
-func (p *Problem) Check() error {
-	next := 0
-	for i, a := range p.Apps {
-		if a.First != next || a.Count < 0 || a.Count > len(p.Components)-next {
-			return fmt.Errorf("application %d: components %d and %d on: they are to follow each other without gaps, and there are %d", i, a.First, a.Count, len(p.Components))
-		}
-		if !(a.Yield >= 0 && a.Yield <= 1) {
-			return fmt.Errorf("application %d: least yield %v, not from 0 to 1", i, a.Yield)
-		}
-		next += a.Count
-	}
-	if next != len(p.Components) {
-		return fmt.Errorf("%d components, of which applications have %d", len(p.Components), next)
-	}
-	for i, h := range p.Hosts {
-		if !finite(h.CPU) || !finite(h.Memory) {
-			return fmt.Errorf("host %d (%s): %v cores, %v bytes", i, h.Name, h.CPU, h.Memory)
-		}
-	}
-	for i, c := range p.Components {
-		if c.Host < 0 || c.Host >= len(p.Hosts) {
-			return fmt.Errorf("component %d: host %d of %d", i, c.Host, len(p.Hosts))
-		}
-		for _, x := range [...]float64{c.Request.CPU, c.Request.Memory, c.Present.CPU, c.Present.Memory, c.Floor, c.Charged, c.Required, c.InUse} {
-			if !(x >= 0) || math.IsInf(x, 0) {
-				return fmt.Errorf("component %d: request %v, present %v, floor %v, charged %v, required %v, in use %v: they are to be finite and not below 0", i, c.Request, c.Present, c.Floor, c.Charged, c.Required, c.InUse)
-			}
-		}
-	}
-	return nil
-}
-
-func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
-
-// Rightsize decides for all components. The problem must be one that Check accepts.
+// Rightsize decides for all components. Applications have all components in order, without gaps; all amounts are finite and not below 0.
 func (s *Rightsizer) Rightsize(p *Problem, o Options) *Result {
 	n, hosts := len(p.Components), len(p.Hosts)
 	r := &s.r

@@ -1,6 +1,7 @@
 package rightsizing
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -59,7 +60,7 @@ func TestAlgorithm1(t *testing.T) {
 			[]Component{one(0, false, 0, 4, 1, 3, 1)}, []Component{one(0, false, 0, 4, 1, 2, 1)}),
 			[]Action{Keep, Preempt}, []Why{AtDeclared, NoCPU}, []float64{1, 0}, []int{1}},
 	} {
-		if err := c.p.Check(); err != nil {
+		if err := c.p.check(); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
@@ -242,7 +243,7 @@ func draw(t *rapid.T) *Problem {
 			p.Components = append(p.Components, c)
 		}
 	}
-	if err := p.Check(); err != nil {
+	if err := p.check(); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -440,10 +441,10 @@ func TestCheck(t *testing.T) {
 		"present":  func(p *Problem) { p.Components[0].Present.CPU = math.NaN() },
 	} {
 		p := good()
-		if err := p.Check(); err != nil {
+		if err := p.check(); err != nil {
 			t.Fatal(err)
 		}
-		if edit(p); p.Check() == nil {
+		if edit(p); p.check() == nil {
 			t.Errorf("%s: accepted", name)
 		}
 	}
@@ -492,3 +493,38 @@ func BenchmarkShape(b *testing.B) {
 		})
 	}
 }
+
+// check says what Rightsize does not accept in a problem; nil: nothing.
+func (p *Problem) check() error {
+	next := 0
+	for i, a := range p.Apps {
+		if a.First != next || a.Count < 0 || a.Count > len(p.Components)-next {
+			return fmt.Errorf("application %d: components %d and %d on: they are to follow each other without gaps, and there are %d", i, a.First, a.Count, len(p.Components))
+		}
+		if !(a.Yield >= 0 && a.Yield <= 1) {
+			return fmt.Errorf("application %d: least yield %v, not from 0 to 1", i, a.Yield)
+		}
+		next += a.Count
+	}
+	if next != len(p.Components) {
+		return fmt.Errorf("%d components, of which applications have %d", len(p.Components), next)
+	}
+	for i, h := range p.Hosts {
+		if !finite(h.CPU) || !finite(h.Memory) {
+			return fmt.Errorf("host %d (%s): %v cores, %v bytes", i, h.Name, h.CPU, h.Memory)
+		}
+	}
+	for i, c := range p.Components {
+		if c.Host < 0 || c.Host >= len(p.Hosts) {
+			return fmt.Errorf("component %d: host %d of %d", i, c.Host, len(p.Hosts))
+		}
+		for _, x := range [...]float64{c.Request.CPU, c.Request.Memory, c.Present.CPU, c.Present.Memory, c.Floor, c.Charged, c.Required, c.InUse} {
+			if !(x >= 0) || math.IsInf(x, 0) {
+				return fmt.Errorf("component %d: request %v, present %v, floor %v, charged %v, required %v, in use %v: they are to be finite and not below 0", i, c.Request, c.Present, c.Floor, c.Charged, c.Required, c.InUse)
+			}
+		}
+	}
+	return nil
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

@@ -71,7 +71,7 @@ func (x *partyChoice) complete() bool {
 			return true
 		}
 		for _, set := range x.r.With[c] {
-			if meets(set, x.on) || x.amongOthers(set, i) {
+			if Meet(set, x.on) || x.amongOthers(set, i) {
 				continue
 			}
 			// One more of the same class first: of equal VMs any number may follow.
@@ -101,10 +101,11 @@ func (x *partyChoice) amongOthers(set []uint64, i int) bool {
 func (x *partyChoice) apart(a, b int32) bool { return x.r.Apart != nil && has(x.r.Apart[a], b) }
 
 func (x *partyChoice) apartFromHost(class int32) bool {
-	return x.r.Apart != nil && meets(x.r.Apart[class], x.on)
+	return x.r.Apart != nil && Meet(x.r.Apart[class], x.on)
 }
 
-func meets(a, b []uint64) bool {
+// Meet says whether two sets of bits have one in common.
+func Meet(a, b []uint64) bool {
 	for k := range min(len(a), len(b)) {
 		if a[k]&b[k] != 0 {
 			return true

@@ -57,7 +57,6 @@ type fillLevel struct {
 	sumW, sumM []int64 // sums over avail[i:]
 	in         []int32
 	isIn       []bool // [index in avail]
-	pivot      int32
 	host       int
 	kind       int
 	lowW, lowM int64
@@ -347,7 +346,6 @@ func (c *completion) crowded() bool {
 
 // begin makes a level that of a host which gets the pivot, with what else is left to fill it.
 func (c *completion) begin(l *fillLevel, pivot int) {
-	l.pivot = int32(pivot)
 	l.avail = l.avail[:0]
 	for k, chunk := range c.left {
 		for chunk != 0 {

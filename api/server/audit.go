@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"path"
@@ -246,14 +245,7 @@ type request struct {
 }
 
 func requestOf(r audit.Record) request {
-	return request{r.Actor.ID, hostOnly(r.Actor.Client), r.Verb, r.Object}
-}
-
-func hostOnly(address string) string {
-	if h, _, err := net.SplitHostPort(address); err == nil {
-		return h
-	}
-	return address
+	return request{r.Actor.ID, audit.HostOf(r.Actor.Client), r.Verb, r.Object}
 }
 
 // failures of one token in the present minute.
@@ -317,7 +309,7 @@ func (t *repeated) summarise(now time.Time) (sums []audit.Record) {
 
 func (f *failures) summary() audit.Record {
 	r := audit.Record{Actor: f.actor, Verb: failedRequests, Outcome: audit.Failed}
-	r.Actor.Client, r.Actor.Request = hostOnly(f.actor.Client), ""
+	r.Actor.Client, r.Actor.Request = audit.HostOf(f.actor.Client), ""
 	var parts []string
 	for _, verb := range slices.Sorted(maps.Keys(f.left)) {
 		r.Count += f.left[verb]

@@ -274,7 +274,7 @@ func (s *Server) identifyToken(r *http.Request) (*principal, *problem) {
 
 // notFrom refuses a token at an address that is not in its ranges, and names none of them: who has the secret may be a thief.
 func notFrom(client string) *problem {
-	return newProblem(http.StatusForbidden, v1.ProblemForbidden, "the token is good from other addresses, not from "+cmp.Or(hostOnly(client), "one that this server does not know"))
+	return newProblem(http.StatusForbidden, v1.ProblemForbidden, "the token is good from other addresses, not from "+cmp.Or(audit.HostOf(client), "one that this server does not know"))
 }
 
 // recordNotFrom lets the audit log name the token that is used from an address where it is not good. The caller stays a stranger.

@@ -137,11 +137,11 @@ func matchActor(wanted string, a Actor) bool {
 		return true
 	}
 	_, id, kinded := strings.Cut(a.ID, ":")
-	return kinded && wanted == id || wanted == host(a.Client)
+	return kinded && wanted == id || wanted == HostOf(a.Client)
 }
 
-// host returns the host of an address, which may have a port.
-func host(address string) string {
+// HostOf returns the host of an address, which may have a port.
+func HostOf(address string) string {
 	if h, _, err := net.SplitHostPort(address); err == nil {
 		return h
 	}

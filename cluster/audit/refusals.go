@@ -111,7 +111,7 @@ func (r *Refusals) Every(d time.Duration) *Refusals {
 
 // Add adds a refusal, and returns what to record now.
 func (r *Refusals) Add(q Refusal, now time.Time) []Summary {
-	key := refusalKey{Printable(q.Kind, maxField), Printable(host(q.Address), maxField), Printable(q.By, maxField)}
+	key := refusalKey{Printable(q.Kind, maxField), Printable(HostOf(q.Address), maxField), Printable(q.By, maxField)}
 	e := r.rows[key]
 	if e == nil {
 		if len(r.rows) >= maxAddresses {

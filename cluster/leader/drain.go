@@ -242,19 +242,6 @@ type Undrainable struct {
 	Blockers []Blocker
 }
 
-// DrainGroups returns the drain batches, one after another, as names of hosts: see DrainBatches.
-func (c *Service) DrainGroups(ctx context.Context) ([][]string, error) {
-	batches, _, err := c.DrainBatches(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := make([][]string, len(batches))
-	for i, t := range batches {
-		out[i] = t.Hosts
-	}
-	return out, nil
-}
-
 // DrainBatches sorts all hosts, except those with a drain, into batches of hosts that can be drained at the same time:
 // everything fits on the other hosts, rules are kept, and the minimum yield is not below the lower of the present one and the
 // cluster's default. It also returns the hosts that cannot be drained.

@@ -436,11 +436,16 @@ func TestRollingMaintenance(t *testing.T) {
 		calm(c)
 		ctx := t.Context()
 		c.done(c.Create(ctx, vc("a", 8, 0.5, 1024*mib), leader.Call{}))
-		groups, err := c.DrainGroups(ctx)
-		if err != nil || len(groups) == 0 || len(groups) > 2 || len(slices.Concat(groups...)) != 4 {
-			t.Fatalf("%v, %v", groups, err)
+		batches, _, err := c.DrainBatches(ctx)
+		total := 0
+		for _, b := range batches {
+			total += len(b.Hosts)
 		}
-		for n, hosts := range groups {
+		if err != nil || len(batches) == 0 || len(batches) > 2 || total != 4 {
+			t.Fatalf("%v, %v", batches, err)
+		}
+		for n, b := range batches {
+			hosts := b.Hosts
 			for _, host := range hosts {
 				r, err := c.Drain(ctx, host, leader.DrainRequest{OtherHosts: hosts}, leader.Call{})
 				if err != nil {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"evenkeel/cluster/scheduler/admission"
+	"evenkeel/cluster/scheduler/moves"
 	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/state"
 )
@@ -31,7 +32,7 @@ func ownOf(s *state.Snapshot, of string, ids []string) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return ", among them " + someNames(names)
+	return ", among them " + moves.Names(names)
 }
 
 // Explain explains the state and yield of a VC.

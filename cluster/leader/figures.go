@@ -52,11 +52,11 @@ type duplicates struct {
 
 // rate is the rate of a host's clock against this server's.
 type rate struct {
-	boot             string
-	host, here       lease.Instant // where it is measured from
-	lastAt, lastHere lease.Instant
-	value            float64
-	known            bool
+	boot       string
+	host, here lease.Instant // where it is measured from
+	lastAt     lease.Instant
+	value      float64
+	known      bool
 }
 
 // How long the rate of a clock is measured: at least, so that the network's delays weigh little, and at most,
@@ -76,10 +76,10 @@ func (f *hostClocks) renewed(r agent.Renewal, here lease.Instant) {
 	}
 	c := f.clocks[r.Host]
 	if c == nil || c.boot != r.Boot || r.At < c.lastAt {
-		f.clocks[r.Host] = &rate{boot: r.Boot, host: r.At, here: here, lastAt: r.At, lastHere: here}
+		f.clocks[r.Host] = &rate{boot: r.Boot, host: r.At, here: here, lastAt: r.At}
 		return
 	}
-	c.lastAt, c.lastHere = r.At, here
+	c.lastAt = r.At
 	if over := here - c.here; over >= minRateWindow {
 		c.value, c.known = float64(r.At-c.host)/float64(over)-1, true
 		if over >= maxRateWindow {

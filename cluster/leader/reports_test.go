@@ -300,7 +300,7 @@ func TestAnswersBeforeHostsReport(t *testing.T) {
 			return err
 		},
 		"curve":  func(c *crew) error { _, err := c.Curve(c.t.Context()); return err },
-		"groups": func(c *crew) error { _, err := c.DrainGroups(c.t.Context()); return err },
+		"groups": func(c *crew) error { _, _, err := c.DrainBatches(c.t.Context()); return err },
 		"try":    func(c *crew) error { _, err := c.Simulate(c.t.Context(), leader.SimulateRequest{}); return err },
 		"spare":  func(c *crew) error { _, err := c.FailoverCapacity(c.t.Context()); return err },
 		"drain": func(c *crew) error {

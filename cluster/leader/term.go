@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 
 	"evenkeel/cluster/scheduler/admission"
@@ -59,7 +58,7 @@ func (c *Service) newTerm(number uint64) *term {
 	t.rightsizing = rightsizing.New(rightsizing.Options{Period: c.o.Period, Now: c.o.Now, Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Propose: t.propose,
 		Unavailable: t.failover.Unavailable, Measured: t.reports.measured, MoveAway: t.moveAway, Evaluated: t.evaluated})
 	t.rebalance = rebalance.NewRunner(rebalance.RunnerOptions{Log: c.log, Now: c.o.Now, NewID: c.ids.next, Propose: t.propose, Env: t.env, Observation: t.reports.fleet,
-		Silent: func(s *state.Snapshot) string { return someNames(t.failover.Unreported(s)) }, Queue: admission.Queue, Slots: agenda.WithoutRoom})
+		Silent: func(s *state.Snapshot) string { return moves.Names(t.failover.Unreported(s)) }, Queue: admission.Queue, Slots: agenda.WithoutRoom})
 	t.moves = moves.NewRunner(moves.RunnerOptions{Log: c.log, Propose: t.propose, Routes: t.reports.routes, Synced: t.reports.synced, Replan: t.rebalance.Replan})
 	t.drains = drain.NewRunner(drain.RunnerOptions{Log: c.log, Snapshot: c.o.State.Snapshot, Leads: c.o.Log.Leads, Turn: c.turn, Drained: c.inflight.drained, Propose: t.propose,
 		Env: t.env, Inventory: t.reports.inventory, Fleet: t.drainFleet})
@@ -117,19 +116,10 @@ func (t *term) env() placement.Env {
 // allReported returns the error of a request that cannot be answered rightly before all hosts have reported; nil: it can.
 func (t *term) allReported(s *state.Snapshot, what string) error {
 	if hosts := t.failover.Awaited(s); len(hosts) > 0 {
-		return fmt.Errorf("%s: hosts that have yet to report to the new leader: %s; try again in a moment: %w", what, someNames(hosts), ErrNoLeader)
+		return fmt.Errorf("%s: hosts that have yet to report to the new leader: %s; try again in a moment: %w", what, moves.Names(hosts), ErrNoLeader)
 	}
 	return nil
 }
 
 // Guard watches for hosts that fell silent, until ctx ends: see failover.Runner.
 func (c *Service) Guard(ctx context.Context) { c.current.Load().failover.Run(ctx) }
-
-// someNames names some of many.
-func someNames(all []string) string {
-	const few = 5
-	if len(all) <= few {
-		return strings.Join(all, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(all[:few], ", "), len(all)-few)
-}

@@ -3,8 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"io"
-	"log"
 	"log/slog"
 	"strings"
 	"sync"
@@ -13,10 +11,11 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// hclogAdapter hands raft's log lines to slog. raft's level info is of interest only for debugging.
+// hclogAdapter hands raft's log lines to slog. raft's level info is of interest only for debugging. What raft does not call is that
+// of a logger that drops everything.
 type hclogAdapter struct {
+	hclog.Logger
 	log       *slog.Logger
-	name      string
 	args      []any
 	unbatched bool // no other server: that none answers is no news
 	last      *repeatedMessage
@@ -48,7 +47,7 @@ func (s *repeatedMessage) again(what string) bool {
 }
 
 func newHclog(log *slog.Logger, alone bool) *hclogAdapter {
-	return &hclogAdapter{log: log, unbatched: alone, last: &repeatedMessage{at: map[string]time.Time{}}}
+	return &hclogAdapter{Logger: hclog.NewNullLogger(), log: log, unbatched: alone, last: &repeatedMessage{at: map[string]time.Time{}}}
 }
 
 // subject is the peer that a warning names, if it names one.
@@ -89,18 +88,6 @@ func (a *hclogAdapter) Info(msg string, args ...any)  { a.Log(hclog.Info, msg, a
 func (a *hclogAdapter) Warn(msg string, args ...any)  { a.Log(hclog.Warn, msg, args...) }
 func (a *hclogAdapter) Error(msg string, args ...any) { a.Log(hclog.Error, msg, args...) }
 
-// IsTrace and the like: slog drops what its level excludes.
-func (a *hclogAdapter) IsTrace() bool { return false }
-func (a *hclogAdapter) IsDebug() bool { return a.enabled(slog.LevelDebug) }
-func (a *hclogAdapter) IsInfo() bool  { return a.enabled(slog.LevelDebug) }
-func (a *hclogAdapter) IsWarn() bool  { return a.enabled(slog.LevelWarn) }
-func (a *hclogAdapter) IsError() bool { return true }
-
-func (a *hclogAdapter) enabled(l slog.Level) bool { return a.log.Enabled(context.Background(), l) }
-
-// ImpliedArgs implements hclog.Logger.
-func (a *hclogAdapter) ImpliedArgs() []any { return a.args }
-
 // With implements hclog.Logger.
 func (a *hclogAdapter) With(args ...any) hclog.Logger {
 	with := *a
@@ -108,36 +95,5 @@ func (a *hclogAdapter) With(args ...any) hclog.Logger {
 	return &with
 }
 
-// Name implements hclog.Logger.
-func (a *hclogAdapter) Name() string { return a.name }
-
-// Named implements hclog.Logger.
-func (a *hclogAdapter) Named(name string) hclog.Logger {
-	named := *a
-	named.name = name
-	return &named
-}
-
-// ResetNamed implements hclog.Logger.
-func (a *hclogAdapter) ResetNamed(name string) hclog.Logger { return a.Named(name) }
-
-// SetLevel implements hclog.Logger: slog's handler decides on levels.
-func (a *hclogAdapter) SetLevel(hclog.Level) {}
-
-// GetLevel implements hclog.Logger.
-func (a *hclogAdapter) GetLevel() hclog.Level {
-	if a.IsDebug() {
-		return hclog.Debug
-	}
-	return hclog.Warn
-}
-
-// StandardLogger implements hclog.Logger.
-func (a *hclogAdapter) StandardLogger(*hclog.StandardLoggerOptions) *log.Logger {
-	return slog.NewLogLogger(a.log.Handler(), slog.LevelDebug)
-}
-
-// StandardWriter implements hclog.Logger.
-func (a *hclogAdapter) StandardWriter(o *hclog.StandardLoggerOptions) io.Writer {
-	return a.StandardLogger(o).Writer()
-}
+// Named implements hclog.Logger: slog has no names.
+func (a *hclogAdapter) Named(string) hclog.Logger { return a }

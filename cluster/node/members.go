@@ -198,41 +198,6 @@ func (n *Node) RemoveServer(ctx context.Context, id string, force bool) error {
 	return nil
 }
 
-// Demote takes a server's vote, under the conditions of RemoveServer.
-func (n *Node) Demote(ctx context.Context, id string, force bool) error {
-	if err := n.members.take(ctx); err != nil {
-		return fmt.Errorf("demote server %s: %w", id, err)
-	}
-	defer n.members.give()
-	l, _, err := n.leading()
-	if err != nil {
-		return fmt.Errorf("demote server %s: %w", id, err)
-	}
-	servers := n.Servers()
-	for _, s := range servers {
-		if s.ID == id && !s.Voter {
-			return nil
-		}
-	}
-	gone, err := removal(servers, id, force)
-	if err != nil {
-		return err
-	}
-	if gone {
-		return fmt.Errorf("demote server %s: there is none", id)
-	}
-	if id == n.id {
-		if err := n.transfer(ctx, l, ""); err != nil {
-			return fmt.Errorf("demote server %s, which leads: %w", id, err)
-		}
-		return fmt.Errorf("demote server %s: it has handed leadership on: %w", id, ErrNotLeader)
-	}
-	if err := n.wait(ctx, l, l.raft.DemoteVoter(raft.ServerID(id), 0, changeTimeout)); err != nil {
-		return fmt.Errorf("demote server %s: %w", id, err)
-	}
-	return nil
-}
-
 // removal says whether a server may lose its vote. gone: it is not in the cluster.
 func removal(servers []Server, id string, force bool) (gone bool, err error) {
 	gone = true

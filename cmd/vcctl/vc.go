@@ -56,17 +56,17 @@ func (t *tool) vcCommand() *cli.Command {
 			{
 				Name: "start", Usage: "start a virtual cluster that is stopped, or its failed VMs", ArgsUsage: "NAME", Flags: changeFlags(),
 				Description: "It is admitted again, all or nothing.\n\nExample: vcctl vc start render --wait",
-				Action:      t.vcVerb("starting", (*client.Client).Start),
+				Action:      t.verb("starting virtual cluster %s", (*client.Client).Start),
 			},
 			{
 				Name: "stop", Usage: "stop a virtual cluster, keep its disks", ArgsUsage: "NAME", Flags: changeFlags(),
 				Description: "Asks the guests to power off. What they had of the hosts is free for others.\n\nExample: vcctl vc stop render --wait",
-				Action:      t.vcVerb("stopping", (*client.Client).Stop),
+				Action:      t.verb("stopping virtual cluster %s", (*client.Client).Stop),
 			},
 			{
 				Name: "delete", Usage: "delete a virtual cluster with its VMs and disks", ArgsUsage: "NAME", Flags: changeFlags(),
 				Description: "Example: vcctl vc delete render --dry-run",
-				Action:      t.vcVerb("deleting", (*client.Client).Delete),
+				Action:      t.verb("deleting virtual cluster %s", (*client.Client).Delete),
 			},
 			{
 				Name: "explain", Usage: "say why a virtual cluster has the yield it has, or has none", ArgsUsage: "NAME", Action: t.ask("explaining virtual cluster %s", vcExplain),
@@ -145,11 +145,12 @@ func vcScale(c *call) error {
 	return concludeVC(c, r)
 }
 
-func (t *tool) vcVerb(what string, do func(*client.Client, context.Context, string, ...client.Option) (v1.Result, error)) cli.ActionFunc {
+// verb sends an order that takes nothing but a name. what says in an error what was being done; its %s is the name.
+func (t *tool) verb(what string, do func(*client.Client, context.Context, string, ...client.Option) (v1.Result, error)) cli.ActionFunc {
 	return t.action(func(c *call) error {
 		r, err := do(c.api, c.ctx, c.name, c.opts...)
 		if err != nil {
-			return doing(err, "%s virtual cluster %s", what, c.arg)
+			return doing(err, what, c.arg)
 		}
 		return concludeVC(c, r)
 	})

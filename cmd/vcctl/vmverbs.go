@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 
 	"github.com/urfave/cli/v2"
 
@@ -13,23 +12,23 @@ import (
 func (t *tool) vmVerbs() []*cli.Command {
 	return []*cli.Command{
 		{
-			Name: "start", Usage: "start a VM that does not run", ArgsUsage: "NAME", Flags: changeFlags(), Action: t.vmVerb("starting", (*client.Client).StartVM),
+			Name: "start", Usage: "start a VM that does not run", ArgsUsage: "NAME", Flags: changeFlags(), Action: t.verb("starting VM %s", (*client.Client).StartVM),
 			Description: "One that was stopped alone, or ended. Its CPU may be gone: it is admitted beside what runs, or refused with the\n" +
 				"reasons per host (exit status 3).\n\nExample: vcctl vm start render-worker-0 --wait",
 		},
 		{
-			Name: "stop", Usage: "stop a VM, and keep it stopped", ArgsUsage: "NAME", Flags: changeFlags(), Action: t.vmVerb("stopping", (*client.Client).StopVM),
+			Name: "stop", Usage: "stop a VM, and keep it stopped", ArgsUsage: "NAME", Flags: changeFlags(), Action: t.verb("stopping VM %s", (*client.Client).StopVM),
 			Description: "Asks its guest to power off. It stays stopped, whatever becomes of hosts, until it, or its whole virtual cluster, is\n" +
 				"started. Its host keeps its disk and its memory; its CPU is free for others. Its virtual cluster is degraded meanwhile.\n\n" +
 				"Example: vcctl vm stop render-worker-0 --wait",
 		},
 		{
-			Name: "restart", Usage: "stop a VM and start it again on its host", ArgsUsage: "NAME", Flags: changeFlags(), Action: t.vmVerb("restarting", (*client.Client).RestartVM),
+			Name: "restart", Usage: "stop a VM and start it again on its host", ArgsUsage: "NAME", Flags: changeFlags(), Action: t.verb("restarting VM %s", (*client.Client).RestartVM),
 			Description: "Asks its guest to power off, and pulls the plug after the grace period. It keeps its CPU and memory meanwhile.\n\n" +
 				"Example: vcctl vm restart render-worker-0 --wait",
 		},
 		{
-			Name: "reset", Usage: "reset a VM whose guest hangs", ArgsUsage: "NAME", Flags: changeFlags(), Action: t.vmVerb("resetting", (*client.Client).ResetVM),
+			Name: "reset", Usage: "reset a VM whose guest hangs", ArgsUsage: "NAME", Flags: changeFlags(), Action: t.verb("resetting VM %s", (*client.Client).ResetVM),
 			Description: "Its guest boots again at once, as by a reset button: what it has not written to its disk is lost. It is reset once, or\n" +
 				"never; where it is not known which, the operation fails and says so.\n\nExample: vcctl vm reset render-worker-0 --wait",
 		},
@@ -45,16 +44,6 @@ func (t *tool) vmVerbs() []*cli.Command {
 				reasonFlag("`TEXT` that says why, shown with the plan")),
 		},
 	}
-}
-
-func (t *tool) vmVerb(what string, do func(*client.Client, context.Context, string, ...client.Option) (v1.Result, error)) cli.ActionFunc {
-	return t.action(func(c *call) error {
-		r, err := do(c.api, c.ctx, c.name, c.opts...)
-		if err != nil {
-			return doing(err, "%s VM %s", what, c.arg)
-		}
-		return concludeVC(c, r)
-	})
 }
 
 func vmMigrate(c *call) error {

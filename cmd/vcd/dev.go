@@ -113,7 +113,7 @@ func dev(c *cli.Context) error {
 			log.Info("hypervisor", "kind", f.kind, "hosts", len(f.hosts))
 			return f.hosts, nil
 		},
-		Inspect: func(img state.Image) (state.Image, error) { return f.inspect(img) },
+		Inspect: func(img state.Image) (state.Image, error) { return inspector(f.world != nil)(img) },
 		Step:    c.Duration("forecast-step"),
 		Agent:   agent.Options{Allowance: allow, Overhead: overhead}})
 	if f != nil {

@@ -167,14 +167,16 @@ func (f *fleet) close() {
 	}
 }
 
-// inspect looks at an image's file. Simulated hosts have no files.
-func (f *fleet) inspect(img state.Image) (state.Image, error) {
-	if f.world != nil {
-		return img, nil
+// inspector looks at an image's file. Simulated hosts have no files.
+func inspector(simulated bool) func(state.Image) (state.Image, error) {
+	return func(img state.Image) (state.Image, error) {
+		if simulated {
+			return img, nil
+		}
+		info, err := imagefile.Check(img.File, string(img.Kind))
+		img.Size, img.DiskSize = info.Size, info.DiskSize
+		return img, err
 	}
-	info, err := imagefile.Check(img.File, string(img.Kind))
-	img.Size, img.DiskSize = info.Size, info.DiskSize
-	return img, err
 }
 
 // defaultGuestDir is where make setup leaves the test guest, as seen from the program.

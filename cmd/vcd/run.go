@@ -29,7 +29,6 @@ import (
 	"evenkeel/cluster/transport"
 	"evenkeel/cluster/watchdog"
 	"evenkeel/hypervisor"
-	"evenkeel/hypervisor/imagefile"
 	"evenkeel/hypervisor/libvirt"
 	"evenkeel/hypervisor/simulated"
 )
@@ -270,15 +269,8 @@ func (d *memberDaemon) options(l net.Listener) (o member.Options, done func(), e
 		Autopilot: node.Autopilot{DeadAfter: time.Duration(c.RemoveDead)},
 		Backups:   member.Backups{Dir: c.Snapshots.Dir, Every: time.Duration(c.Snapshots.Every), Latest: c.Snapshots.Keep, Days: c.Snapshots.Days},
 		API:       d.api,
-		Inspect: func(img state.Image) (state.Image, error) {
-			if c.Hypervisor == "simulated" {
-				return img, nil
-			}
-			info, err := imagefile.Check(img.File, string(img.Kind))
-			img.Size, img.DiskSize = info.Size, info.DiskSize
-			return img, err
-		},
-		Agent: agent.Options{Hypervisor: host, Allowance: allow, Overhead: overhead, Boot: boot, Booted: c.bootedAt(), Machine: machineID(), MigrateURI: c.migrateURI(), SampleEvery: 10 * time.Second}}
+		Inspect:   inspector(c.Hypervisor == "simulated"),
+		Agent:     agent.Options{Hypervisor: host, Allowance: allow, Overhead: overhead, Boot: boot, Booted: c.bootedAt(), Machine: machineID(), MigrateURI: c.migrateURI(), SampleEvery: 10 * time.Second}}
 	if c.Snapshots.Every == 0 {
 		o.Backups.Dir = ""
 	}

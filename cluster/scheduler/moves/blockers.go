@@ -98,7 +98,7 @@ func BlockersText(all []Blocker) string {
 	return text
 }
 
-// Names names some VMs, not all if they are many.
+// Names lists names, and if they are many the first five.
 func Names(all []string) string {
 	const few = 5
 	if len(all) <= few {

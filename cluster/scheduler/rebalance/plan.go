@@ -66,7 +66,7 @@ func Worth(pl *migration.Planner, budget, minGain float64, thrifty bool) (plan m
 		return plan, plan.Reason
 	case gain < minGain*plan.MinYieldBefore:
 		return plan, fmt.Sprintf("no beneficial move: %s of %s would bring the minimum yield from %.4f to %.4f, %.1f%% more, and less than %.0f%% is not worth it",
-			counted(plan.Moves, "move"), bytesText(plan.Bytes), plan.MinYieldBefore, plan.MinYieldAfter, 100*gain/plan.MinYieldBefore, 100*minGain)
+			migration.Counted(plan.Moves, "move"), bytesText(plan.Bytes), plan.MinYieldBefore, plan.MinYieldAfter, 100*gain/plan.MinYieldBefore, 100*minGain)
 	case thrifty:
 		enough := plan.MinYieldBefore + max(nearly*gain, minGain*plan.MinYieldBefore)
 		if less := pl.Cheapest(enough); less.Feasible && less.Bytes < plan.Bytes {

@@ -11,6 +11,7 @@ import (
 	"evenkeel/cluster/scheduler/moves"
 	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/state"
+	"evenkeel/migration"
 )
 
 // RunnerOptions are what the leader gives a Runner.
@@ -211,7 +212,7 @@ func (r *Runner) MakeSlotRoom(ctx context.Context, s *state.Snapshot) (bool, err
 		}
 		plan.ID, plan.Occurrence, plan.By = r.o.NewID(), o.ID, "agenda"
 		plan.Text = fmt.Sprintf("no hosts have room for the run of job %s at %s", o.Job, o.Start.Format(time.RFC3339))
-		o.Hosts, o.Text = hosts, fmt.Sprintf("%s to make room for it: move plan %s", counted(len(plan.Steps), "move"), plan.ID)
+		o.Hosts, o.Text = hosts, fmt.Sprintf("%s to make room for it: move plan %s", migration.Counted(len(plan.Steps), "move"), plan.ID)
 		r.o.Log.Info("plan of moves", "kind", plan.Kind, "occurrence", o.ID, "moves", len(plan.Steps), "bytes", plan.Bytes)
 		err = r.o.Propose(ctx, state.KindAgenda, state.AgendaPut{Basis: s.Index(), Occurrences: []state.Occurrence{o}})
 		if errors.Is(err, state.ErrConflict) {

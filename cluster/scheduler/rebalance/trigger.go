@@ -7,6 +7,7 @@ import (
 
 	"evenkeel/cluster/scheduler/placement"
 	"evenkeel/cluster/state"
+	"evenkeel/migration"
 )
 
 // Pace bounds how often VMs that run are moved to balance a cluster, and for how little gain. The first complaint of users of
@@ -142,7 +143,7 @@ func (b Trigger) Due(p Pace, in Observation) (Trigger, Verdict) {
 	if !in.Short { // a tenant has what was promised: what is to be gained can wait
 		if n, last := recent(in); n > 0 {
 			if cool := last.Add(time.Duration(n) * p.CoolDown); in.Now.Before(cool) {
-				return later(cool, "%s ended within the last four hours, the last %s ago", counted(n, "re-balance"), in.Now.Sub(last).Round(time.Second))
+				return later(cool, "%s ended within the last four hours, the last %s ago", migration.Counted(n, "re-balance"), in.Now.Sub(last).Round(time.Second))
 			}
 		}
 	}
@@ -164,11 +165,4 @@ func recent(in Observation) (n int, last time.Time) {
 		}
 	}
 	return n, last
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -50,7 +50,6 @@ type Runner struct {
 
 	mu    sync.Mutex
 	stats Stats
-	rows  map[string]Row // of the last evaluation, by id of the VC
 }
 
 // New begins a term.
@@ -136,9 +135,7 @@ func (r *Runner) note(out Result, now time.Time) {
 	defer r.mu.Unlock()
 	r.stats.Runs, r.stats.Late, r.stats.Granted, r.stats.Borrowed = len(out.Rows), 0, out.Granted, out.Borrowed
 	r.stats.BorrowedSeconds += out.Borrowed * over
-	r.rows = make(map[string]Row, len(out.Rows))
 	for _, row := range out.Rows {
-		r.rows[row.Run.VC] = row
 		if row.Verdict.Late {
 			r.stats.Late++
 		}
@@ -157,12 +154,4 @@ func (r *Runner) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stats
-}
-
-// RowOf is what the last evaluation found about the run of a VC.
-func (r *Runner) RowOf(vc string) (Row, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	row, ok := r.rows[vc]
-	return row, ok
 }

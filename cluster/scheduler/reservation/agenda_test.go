@@ -260,9 +260,6 @@ func TestRefusalNamesTheStep(t *testing.T) {
 	if f := a.Free(0, 3, 24); f[Cores] != 8 {
 		t.Errorf("free after the slot: %v", f)
 	}
-	if f := a.Load().Free(2, 5); f[Cores] != 2 {
-		t.Errorf("free in sum: %v", f)
-	}
 }
 
 func TestReprovisioning(t *testing.T) {

@@ -44,15 +44,6 @@ func (l *Load) Peak() (cost float64) {
 	return cost
 }
 
-// Free is what is not reserved in any of the steps from, from+1, ..., to-1: what a VM that runs so long could have.
-func (l *Load) Free(from, to int) Amount {
-	peak := Amount{}
-	for t := from; t < min(to, from+len(l.used)); t++ {
-		peak = peak.highest(l.Used(t))
-	}
-	return l.capacity.plus(peak, -1)
-}
-
 // Add reserves a slot that Place returned.
 func (l *Load) Add(s *Slot) { l.change(s, 1) }
 

@@ -296,23 +296,6 @@ func TestRequestsThatAreRefusedAsMalformed(t *testing.T) {
 	}
 }
 
-// Runs of a period that does not divide the day are requests by themselves.
-func TestSingle(t *testing.T) {
-	runs := Single(Request{Name: "r", Period: 58, Phase: 10, Earliest: 5, Due: 50}, 100, 2880)
-	if len(runs) != 49 || runs[0].Name != "r/2" || runs[0].Phase != 126 || runs[0].Period != 0 {
-		t.Fatalf("%d runs, the first is %+v", len(runs), runs[0])
-	}
-	l, _ := NewLoad(Amount{1, 1, 1}, 2880)
-	for _, r := range runs {
-		r.Stages, r.Elastic = containers(1), oneCore
-		s, err := l.Place(r, Options{})
-		if err != nil || s.Cost > 1 {
-			t.Fatalf("%s: %v, %v", r.Name, s, err)
-		}
-		l.Add(&s)
-	}
-}
-
 func TestAlignRight(t *testing.T) {
 	l, _ := NewLoad(Amount{100, 100, 100}, 24)
 	r := Request{Name: "r", Period: 24, Due: 20, Stages: containers(3, 5), Elastic: oneCore}

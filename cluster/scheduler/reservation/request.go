@@ -163,22 +163,3 @@ func (s *Slot) each(steps int, f func(step, at int)) {
 		}
 	}
 }
-
-// Single makes requests of single runs of a periodic one whose period does not divide the agenda: one for each run whose window
-// lies in [from, from+steps), counted like Phase. The agenda must have that many steps at least.
-func Single(r Request, from, steps int) (out []Request) {
-	if r.Period <= 0 || steps <= 0 || from < 0 || r.Due <= r.Earliest {
-		return nil
-	}
-	first := 0
-	if behind := from - r.Phase - r.Earliest; behind > 0 {
-		first = (behind + r.Period - 1) / r.Period
-	}
-	for i := first; r.Phase+i*r.Period+r.Due <= from+steps; i++ {
-		one := r
-		one.Name, one.Period = fmt.Sprintf("%s/%d", r.Name, i), 0
-		one.Phase = (r.Phase + i*r.Period) % steps
-		out = append(out, one)
-	}
-	return out
-}

@@ -212,9 +212,6 @@ func (a *Agenda) withMoves(s *Slot, w *surroundings, count int, need Amount) *fo
 	return f
 }
 
-// UsesHost says whether the witness of an accepted slot has a VM on the host: if that is lost, the slot needs another witness.
-func (s *Accepted) UsesHost(host int) bool { return slices.Contains(s.Witness.Hosts, host) }
-
 // Refusal is why a request has no slot.
 type Refusal struct {
 	Step     int      // of the agenda: where it binds
