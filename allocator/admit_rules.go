@@ -289,9 +289,9 @@ type deal struct {
 	total       int        // sum of left
 }
 
-// putDown places VMs by the rules, group after group, those first that others require,
-// then the largest: on each host in order as many as it takes. pk must have begun
-// with the needs. fullest: hosts with the least left come first.
+// putDown places VMs by the rules, group after group: groups with fewer required terms first, then
+// the largest. It fills one host after another with as many VMs as each takes. pk must have begun
+// with the needs. fullest: hosts with the least room left come first.
 func (u *ruling) putDown(pk *packer, need []float64, unplaced []int, fullest bool) deal {
 	d := deal{cpu: slices.Clone(pk.freeCPU), memory: slices.Clone(pk.freeMemory), here: make([]int, len(u.hosts)),
 		on: make([][]uint64, len(u.hosts)), left: slices.Clone(unplaced)}
@@ -358,8 +358,8 @@ func (u *ruling) putDown(pk *packer, need []float64, unplaced []int, fullest boo
 	return d
 }
 
-// begin places the VMs without which one of the group would miss company on the host, and says whether it did: that one
-// may follow, as it may where it was placed itself.
+// begin places one VM of the group on the host together with the VMs without which it would miss company there, and
+// reports whether it did. More VMs of the group may then follow.
 func (d *deal) begin(u *ruling, g, j int, need []float64) bool {
 	party, _ := search.Party(int32(g), d.on[j], func(c int32) int { return d.left[c] }, &u.company, func(party []int32) bool { //nolint:gosec // MaxVMs bounds groups
 		cpu, memory := d.cpu[j]+roundingSlack*u.hosts[j].CPU, d.memory[j]+roundingSlack*u.hosts[j].Memory

@@ -7,9 +7,9 @@ import (
 	"evenkeel/allocator/search"
 )
 
-// What the search may do for one request: up to maxSought VMs, maxRuled where
-// rules leave it to the search alone, maxTried where only advice is at stake, and
-// steps that keep it to some milliseconds.
+// Bounds of the search for one request. It places up to maxSought VMs, up to maxRuled where rules
+// leave the request to the search alone, and up to maxTried where only advice depends on it. The
+// steps keep it to some milliseconds.
 const (
 	maxSought   = 1024
 	maxRuled    = 1 << 15
@@ -175,8 +175,9 @@ func (q *quest) rule() {
 	q.m.Rules = r
 }
 
-// start is the placement that it found last or, where VMs must be with others and that one is too full, one that is
-// dealt for the needs as they are: the search moves such VMs only where few are packed again.
+// start returns the placement to begin with: the one found last. Where VMs must be with others and that one is too
+// full, a placement dealt for the present needs is better: the search itself moves such VMs only where it packs few
+// VMs again.
 func (q *quest) start() []int32 {
 	if q.host == nil || q.m.Rules == nil || q.m.Rules.With == nil || q.m.Level(q.host) <= 1 {
 		return q.host

@@ -252,8 +252,8 @@ func (a *Rules) meant(p *Problem, r *search.Rules) (byGroup [][]uint64) {
 	return byGroup
 }
 
-// prefer moves single VMs to where more of what they prefer is met, as far as
-// no level rises above the greatest, or above 1 where that is less.
+// prefer moves single VMs to hosts that meet more of their preferred terms. No host's level may
+// pass the greatest level of the placement, or 1 if that is greater.
 func (w *work) prefer(host []int32) {
 	a := w.s.Rules
 	if a == nil || !slices.ContainsFunc(a.Affinity, func(x *Affinity) bool { return x != nil && len(x.Prefer) > 0 }) {
@@ -276,7 +276,7 @@ func (w *work) prefer(host []int32) {
 	}
 }
 
-// preferences is a search for a placement in which more of them are met.
+// preferences is a search for a placement that meets more of the preferred terms of VMs.
 type preferences struct {
 	w       *work
 	names   names
@@ -295,7 +295,7 @@ func (x *preferences) of(vm int) []string {
 	return affinity[g].Prefer
 }
 
-// met is how much of it is met for a VM on host j.
+// met counts the terms that host j meets for a VM.
 func (x *preferences) met(vm int, prefer []string, j int32) (n int) {
 	for _, term := range prefer {
 		m, _ := x.names.lookUp(term)
@@ -306,7 +306,7 @@ func (x *preferences) met(vm int, prefer []string, j int32) (n int) {
 	return n
 }
 
-// on says whether host j has a VM of a set of groups, but for one.
+// on reports whether host j has a VM of a set of groups, other than the VM but.
 func (x *preferences) on(j int32, set []uint64, but int) bool {
 	for vm, at := range x.host {
 		if g := x.w.group[vm]; at == j && vm != but && int(g>>6) < len(set) && set[g>>6]>>(g&63)&1 != 0 {
@@ -316,7 +316,7 @@ func (x *preferences) on(j int32, set []uint64, but int) bool {
 	return false
 }
 
-// improve moves a VM to each host where more is met, and says whether there was one.
+// improve moves a VM to a host that meets more of its preferred terms, and reports whether it did.
 func (x *preferences) improve(vm int, prefer []string) (better bool) {
 	weight := x.w.m.Weight[vm]
 	best := x.met(vm, prefer, x.host[vm])

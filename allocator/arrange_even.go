@@ -98,7 +98,8 @@ func (x *arrangement) exchange(v, u, b int32) {
 	x.put(v, b)
 }
 
-// manyHosts is above how many hosts one that no exchange helps is not tried again whenever two others changed.
+// manyHosts is the number of targets up to which any exchange makes even try all stuck hosts again; above it,
+// only the two of the exchange.
 const manyHosts = 64
 
 // even raises the headrooms of hosts with movers, the least first, until no exchange helps.

@@ -15,7 +15,7 @@ import "slices"
 //     too. The next is chosen by what was found. Smaller budgets are searched only where
 //     the search above was proved: no smaller budget can then lead to more.
 //
-// unlimited is the budget that is none.
+// unlimited stands for no budget.
 const unlimited = int64(-1)
 
 // rung is one search among several, each with a budget for moves of its own.

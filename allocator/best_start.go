@@ -39,9 +39,9 @@ func (w *work) start(m *search.Model) func(level float64) []int32 {
 	}
 }
 
-// maxOrdered is up to how many VMs all orders of hosts are tried, which takes some twenty times as long as MCB8. Of
-// more, MCB8 itself is passed over where the start is within this share of the bound, and the nearest mix of any
-// number: it would take the work that lowers the rest.
+// maxOrdered is the most VMs for which all orders of hosts are tried: they take some twenty times as long as MCB8.
+// Where the level is within nearBound of the bound, start skips MCB8 for more VMs, and the nearest mix for any
+// number: the search that improves the start needs the work.
 const (
 	maxOrdered = 50_000
 	nearBound  = 0.005

@@ -57,11 +57,10 @@ func countBound(p *Problem) float64 {
 	return bound
 }
 
-// eachShort goes through the sizes of VMs, greatest first, and calls short for
-// those of which fits says that the VMs of at least that size, so many, do not
-// fit; until short returns false. What fits must fit, too, with fewer VMs or
-// smaller ones. Most sizes are passed over by the dozen: fits is asked for all VMs
-// of about a size as if they were a little larger.
+// eachShort goes through the sizes of VMs, greatest first. It calls short for each size whose VMs,
+// together with all larger ones, do not fit by fits, until short returns false. fits must be
+// monotone: what fits must also fit with fewer or smaller VMs. Most sizes are passed over in
+// groups: eachShort asks fits once for all VMs of about a size, as if they were a little larger.
 func eachShort(groups []Group, size func(g int) float64, fits func(size float64, vms int) bool, short func(size float64, vms int) bool) {
 	if len(groups) <= fewGroups {
 		eachShortOfFew(groups, size, fits, short)
@@ -83,8 +82,8 @@ func eachShort(groups []Group, size func(g int) float64, fits func(size float64,
 			vms[step(x)] += groups[g].Count
 		}
 	}
-	// Few steps do not pass as a whole, one after the other: their VMs are
-	// gathered for some steps at a time.
+	// Few steps do not fit as a whole. Their VMs, and those of the 63 steps behind, are gathered and
+	// checked size by size.
 	var items []sized
 	before := 0
 	for k := 0; k < steps; k++ {

@@ -13,20 +13,19 @@ import (
 //
 //	sum min(r Y a, m) <= min(r C, M)
 //
-// and the sums over all VMs and all hosts, G(r Y) and K(r), have G(r Y) <= K(r). With sum Y a <= sum C and
-// sum m <= sum M this is all that the relaxation can say in which a VM is split over hosts, each part with
-// CPU and memory in proportion: nonnegative combinations of min(r x, y), x and y are all concave functions that are
-// monotone and homogeneous of degree 1, and these are the dual solutions. The relaxation of eq. 3-11 with
-// unequal hosts is weaker: it lets a VM have its CPU on one host and its memory on another.
-//
+// and the sums over all VMs and all hosts, G(r Y) and K(r), have G(r Y) <= K(r). Together with sum Y a <= sum C and
+// sum m <= sum M these inequalities are equivalent to the relaxation in which a VM may be split over hosts, each
+// part with CPU and memory in proportion: its dual solutions are the concave functions that are monotone and
+// homogeneous of degree 1, and these are the nonnegative combinations of min(r x, y), x and y. The relaxation of
+// eq. 3-11 with unequal hosts is weaker: it lets a VM have its CPU on one host and its memory on another.
 // The same holds of part of the hosts and those VMs that fit on no other host (Hall's condition). The parts are
 // the hosts above some CPU, or above some memory.
 
-// mixCells is up to how many groups, or hosts, each is looked at by itself. Of more, those of about the same size and
-// mix are taken together.
+// mixCells is the number of groups, or of hosts, up to which each is a cell by itself. Above it, those of about the
+// same size and mix share a cell.
 const mixCells = 1024
 
-// mixParts is up to how many limits of CPU, and of memory, hosts are divided at.
+// mixParts is the most limits of CPU, and of memory, at which hosts are divided into parts.
 const mixParts = 24
 
 // mixed is hosts, or VMs, of about the same mix.
@@ -57,8 +56,8 @@ type hostsPart struct {
 	otherMemory         float64
 }
 
-// mixBound is an upper bound on the minimum yield, at most the one given. Where it proves that the memory does not
-// suffice for any yield it is the one given: of memory ProveInfeasible speaks.
+// mixBound returns an upper bound on the minimum yield, at most the bound given. Where it proves that memory is
+// too small at any yield it returns that bound unchanged: ProveInfeasible reports this case.
 func mixBound(p *Problem, bound float64) float64 {
 	if !(bound > 0) || !mixMatters(p, bound) {
 		return bound

@@ -127,13 +127,14 @@ func (w *work) arrange(host []int32) {
 	if other == nil {
 		return
 	}
-	// Where moves count a higher yield is passed over, too: a greater budget, for which it may not be found, must not give less.
+	// A higher yield is refused, too, where moves count: a search with a greater budget might miss it, and must not give
+	// less.
 	if after := w.realized(other); w.m.Check(other) && after >= y-sameMinYield && (!w.moves || after <= y+sameMinYield) {
 		copy(host, other)
 	}
 }
 
-// keepHomes exchanges VMs of a group, so that none moves where another one of it could stay: what is arranged then need not move.
+// keepHomes exchanges the hosts of VMs within a group, so that as many as can stay where they are and need not be arranged.
 func (w *work) keepHomes(host []int32) {
 	hosts := make([][]int, len(w.p.Groups))
 	for g := range hosts {

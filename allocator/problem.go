@@ -13,9 +13,10 @@ type Host struct {
 	CPU      float64 // cores
 	Memory   float64 // bytes
 	Cordoned bool    // keeps the VMs it has, takes no new one
-	// Unavailable hosts are Cordoned too, and cannot be opened by who asks: no advice names them.
+	// Unavailable: the host is Cordoned, and the caller cannot uncordon it: no advice says to.
 	Unavailable bool
-	// EmptyCPU and EmptyMemory are what it has once VMs that are no part of the problem are gone as well; at least CPU and Memory.
+	// EmptyCPU and EmptyMemory are what the host has once all VMs are gone, also those outside of the problem; less than CPU and
+	// Memory does not count.
 	EmptyCPU, EmptyMemory float64
 }
 

@@ -242,9 +242,10 @@ func (a *admission) neverByRules() bool {
 	return false
 }
 
-// neverTogether says whether a VM of the group is proved not to fit on any host, were it empty, beside those of its own cluster that it
-// requires, that these require, and so on. VMs that others may bring, as by a label, do not count. A cluster of which VMs stay is not
-// judged: what they require counts no more.
+// neverTogether reports whether a VM of group g is proved to fit on no host, even an empty one, together with the VMs that it requires
+// there, the VMs that those require, and so on. It counts only required terms that name groups of g's own virtual cluster alone: a VM
+// of another one may be there already. It proves nothing where VMs of the virtual cluster have hosts: what these require does not count
+// any more.
 func (a *admission) neverTogether(g int) bool {
 	own := a.t.members[a.t.of[g]]
 	rules := search.Rules{Apart: a.ruled.apart, With: make([][][]uint64, len(a.p.Groups))}
@@ -418,8 +419,9 @@ func (a *admission) ruleAdvice() (advice []string) {
 	return advice
 }
 
-// hostAdvice names a cordoned host that would have to be open, and the smallest
-// host to add of those there are, each of which alone makes the request fit now.
+// hostAdvice names changes to the hosts, each of which alone makes the request fit now: the first
+// cordoned host that would do if it were uncordoned, and one more host like the smallest that
+// suffices.
 func (a *admission) hostAdvice() (advice []string) {
 	original := a.p
 	defer func() { a.p = original }()
@@ -472,7 +474,7 @@ func (a *admission) hostAdvice() (advice []string) {
 			return append(advice, "one more host "+like(j))
 		}
 	}
-	// One does not do: the least number of the largest, where no other change does either.
+	// One more host does not suffice: the least number that does of hosts like the largest.
 	if j := kinds[len(kinds)-1]; fits(j, maxHosts) {
 		n := maxHosts - maxTrue(maxHosts-2, func(k int) bool { return fits(j, maxHosts-k) })
 		return append(advice, fmt.Sprintf("%d more hosts %s", n, like(j)))
@@ -495,9 +497,9 @@ type sizeUnit struct {
 	name string
 }
 
-// maxTrue is the greatest k in 0..limit for which ok(k), found by bisection, -1 if
-// not even ok(0). ok should not become true again with a greater k; where the
-// heuristic makes it, the k returned holds still.
+// maxTrue returns the greatest k in 0..limit for which ok(k), found by bisection; -1 if not even
+// ok(0). It assumes that ok is true up to some k and false above. Where the heuristic behind ok
+// breaks that, ok is still true for the k returned, but may be true for a greater one, too.
 func maxTrue(limit int, ok func(k int) bool) int {
 	if limit < 0 || !ok(0) {
 		return -1

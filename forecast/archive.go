@@ -51,7 +51,7 @@ func (a *archive) require(ok bool, what string) {
 	}
 }
 
-// count is an integer of 0 to most.
+// count is an integer from 0 to limit.
 func (a *archive) count(x *int, limit int) {
 	w := uint64(*x)
 	a.uint64(&w)

@@ -34,8 +34,8 @@ type Buffer struct {
 	// AboveRequest lets a need grow above the request, where what is above may be had.
 	AboveRequest bool
 
-	// MinAge is how long a VM is seen before its need is estimated at all; until then the request is its need. The caller
-	// counts it; nothing in the daemons does yet, they wait for a trusted forecast.
+	// MinAge is how long a VM is observed before its need is estimated; until then its need is the request. The caller
+	// enforces it: the simulator does, and the daemons wait for a trusted forecast instead.
 	MinAge time.Duration
 }
 

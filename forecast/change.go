@@ -1,9 +1,9 @@
 package forecast
 
-// changeTest says whether a series has changed so that what was stated of it does not hold now: a cumulative sum (Page 1954) of the logarithms of how much
-// likelier each value is if 95% intervals one step ahead hold half of what comes than if they hold what they state. A value far out counts for two.
-//
-// It passes its limit after two values outside in a row, or one far out, and is below it again after six inside at most.
+// changeTest says whether what was stated of a series no longer applies, because the series has changed. It is a cumulative sum (Page 1954)
+// of logarithms: how much likelier each value is if 95% intervals one step ahead contain half of the values than if they contain 95%. A
+// value far outside counts for two. The sum passes its limit after two values outside in a row, or one far outside. It is below the limit
+// again after at most seven values inside.
 type changeTest float32
 
 const (
@@ -14,7 +14,7 @@ const (
 	changeFar     = 0.5 // outside the 99% interval by more than this part of its width is far
 )
 
-// add takes a value of which a step before was stated what it is held against.
+// add takes a value, and what was stated of it one step before.
 func (c *changeTest) add(stated *[levels]float32, y float64) {
 	z, step := float32(y), float32(changeInside)
 	if z < stated[1] || z > stated[levels-2] {

@@ -2,8 +2,8 @@ package forecast
 
 import "slices"
 
-// Horizon is how many steps ahead a mixture predicts from what it measured of itself at each of them. Further ones are
-// drawn from the last.
+// Horizon is how many steps ahead a mixture predicts by what it learned of its errors at each of them. Further steps
+// follow from the last: see Mixture.Predict.
 const Horizon = 10
 
 // grid is what is said of the next Horizon values: quantiles at Levels, the very next value first.

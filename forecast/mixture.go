@@ -65,9 +65,9 @@ func (m *Mixture) Name() string { return "mixture" }
 // Observe implements Model.
 func (m *Mixture) Observe(y float64) { m.observe(y, false) }
 
-// ObserveCensored takes a value of which it is known only that the true one is no less: use at its cap. Quantiles
-// below it are judged as by any value, those above are not. As history it counts for what the mixture expects of a
-// value above it, and never for less than a quarter more: while a cap binds, forecasts grow beyond it.
+// ObserveCensored takes a value at a cap: the true one is no less, and not known. The value judges the quantiles
+// below it, and none above it. In the history it counts as the median of what the mixture expects above it, and as
+// a quarter more at least: forecasts grow beyond a cap while it binds.
 func (m *Mixture) ObserveCensored(y float64) { m.observe(y, true) }
 
 func (m *Mixture) observe(y float64, censored bool) {
@@ -102,7 +102,7 @@ func (m *Mixture) skip(n int) {
 			e.observe(&m.h, m.w)
 		}
 	}
-	// What waited was said for steps that are gone, or would be taken for another step's.
+	// Predictions that wait are for steps that are gone. They must not be taken for another step's.
 	m.weights.lose()
 	m.conformal.lose()
 	for _, e := range m.experts {
@@ -141,7 +141,7 @@ func (m *Mixture) beyond(y float64) float64 {
 	return max(lowest, min(q[levels-1], largest))
 }
 
-// calibrateFrom is the step from which what is stated counts for calibration: before that models know too little to be meant.
+// calibrateFrom is the step from which what is stated counts for calibration: before it models know too little.
 const calibrateFrom = 20
 
 // learn compares what was said of step t with what came.

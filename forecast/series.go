@@ -28,8 +28,8 @@ type Options struct {
 
 // Series is the forecaster of one series in production: one resource of one VM. It is not safe for concurrent use.
 //
-// What is stated waits for its value with the 24 bits of float32: spreads of less than a millionth of the level drown in
-// rounding, as a kilobyte does in 100 GB. No other unit changes that; such series are as good as constant.
+// Predictions wait for their values as float32, which has 24 bits. A spread below a millionth of the level is lost in
+// rounding, as a kilobyte is in 100 GB, whatever the unit: such a series counts as constant.
 type Series struct {
 	o      Options
 	m      Mixture

@@ -2,8 +2,8 @@ package forecast
 
 import "math"
 
-// What is predicted waits for the value to come. At scored horizons experts are judged, and between them weights are
-// interpolated; at the longest only every second prediction is kept, for neighbours are hardly news.
+// A prediction waits for its value. Experts are judged at scored horizons, and weights between these are
+// interpolated. At the longest horizon only every second prediction is kept: neighbours say almost the same.
 var (
 	scored  = [...]int{1, 3, 10}
 	strides = [scorings]int{1, 1, 2}

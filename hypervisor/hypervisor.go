@@ -30,8 +30,8 @@ var (
 	// connection lost, call timed out). Nothing is known about its VMs:
 	// in particular not that they are gone.
 	ErrUnavailable = errors.New("hypervisor is not reachable")
-	// ErrEndUnknown: a migration went on when the hypervisor's daemon of its source was lost. Its guest runs on here, or is left
-	// paused on either side (VM.Leftover), or was handed over.
+	// ErrEndUnknown: a migration was under way when the hypervisor's daemon of its source was lost. The guest runs on here, or
+	// is left paused on either side (VM.Leftover), or was handed over.
 	ErrEndUnknown = errors.New("what became of the migration is not known")
 	// ErrInvalid: the hypervisor can never do what was asked (no such pool, network or image file).
 	ErrInvalid = errors.New("the host cannot do this")
@@ -101,16 +101,17 @@ type Host interface {
 	// hand-over is complete, or the VM is known to run on here, or with ErrEndUnknown.
 	Migrate(ctx context.Context, id string, m Migration) (Moved, error)
 
-	// Resume has a paused VM go on, and returns once it does. A VM that runs is no error; one that a migration under way is
-	// about to bring, or to take away, is (ErrInvalid).
+	// Resume has a paused VM go on, and returns once it does. A VM that runs is no error. A VM that a migration under way
+	// is about to bring, or to take away, is one (ErrInvalid).
 	Resume(ctx context.Context, id string) error
 
-	// Abort ends a migration of the VM from here that goes on, whichever process began it, and says whether there was
-	// one, and how far it got. It returns when that has ended: the VM runs on here, or has left all the same.
+	// Abort ends a migration of the VM away from here, whichever process began it. It returns when that has ended:
+	// the VM runs on here, or has left all the same. It reports whether there was a migration, and how far it got.
 	Abort(ctx context.Context, id string) (Moved, bool, error)
 
-	// Arrival is what the migration took that brought a VM here, by this host's count; the zero value if it came by none, or
-	// that is not known any more. For a VM that runs it is reported once, for one that is Standing until it is resumed.
+	// Arrival is what the migration took that brought a VM here, by this host's count; the zero value if the VM came by
+	// none, or the host does not know any more. Arrival reports it once for a VM that runs, and for a VM that is Standing
+	// until it is resumed.
 	Arrival(ctx context.Context, id string) (Moved, error)
 
 	// Partner is what the host has that VMs need where they move to.
@@ -217,8 +218,8 @@ type VM struct {
 	Leased   bool   // Spec.Leased, as it was started
 	Name     string // the hypervisor's name for it
 	State    State
-	// Leftover: State is Incoming, and the hypervisor reports no migration of the VM, in or out. A source that lost its daemon
-	// in the last phase of a migration is left so. It runs nothing until it is resumed.
+	// Leftover: State is Incoming, and the hypervisor reports no migration of the VM, in or out. The source of a migration is
+	// left so if its daemon is lost in the last phase. It runs nothing until it is resumed.
 	Leftover bool
 	// Standing: State is Paused, and the hypervisor reports that a migration left it so (Migration.Paused); it was not resumed since. A
 	// hypervisor whose daemon was restarted may not know that any more.
@@ -247,9 +248,9 @@ type Stats struct {
 	ReadBytes, WriteBytes       int64 // disk
 	ReceiveBytes, TransmitBytes int64 // network
 
-	// By the guest's own report, which its balloon driver makes; each Unknown where it makes none. Reported is when the report
-	// was first seen that these are of, or earlier where the balloon may have changed since; zero where that is not known, or
-	// there is none.
+	// The guest's own report, which its balloon driver makes: each is Unknown without one. Reported is when this report was
+	// first observed, or earlier where the balloon may have changed since. It is zero where that is not known, or there is no
+	// report.
 	Reported        time.Time
 	Unused          int64 // bytes that hold nothing
 	Available       int64 // bytes that it could take into use without swapping: Unused, and caches that it can drop

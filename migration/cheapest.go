@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// The cheapest search expands all states that can be reached by the fewest
-// bytes that a whole order through them can cost: what was spent
-// and one move for every VM that is not on its target. So the first state in which
-// all VMs are on their targets is reached with the fewest bytes, staging hops counted.
+// The cheapest search expands the states in the order of the fewest bytes that a whole order
+// through them can cost: the bytes spent, and one move for every VM that is not on its target. So
+// the first state in which all VMs are on their targets is reached with the fewest bytes, staging
+// hops counted.
 const (
 	maxStates = 3000 // looked at, beyond which the search gives up
 	maxMoving = 14   // VMs that may be wrong for the search to begin

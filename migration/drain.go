@@ -110,7 +110,7 @@ func newEmptying(p Problem, d DrainRequest) (*emptying, error) {
 func (e *emptying) before() error {
 	e.q = e.p.allocation()
 	for j := range e.q.Hosts {
-		e.q.Hosts[j].Memory = allocator.GreatestNumber // what is there is there
+		e.q.Hosts[j].Memory = allocator.GreatestNumber // the VMs run there already, whatever the memory
 	}
 	sol, err := allocator.Allocate(e.q)
 	if err != nil {

@@ -20,12 +20,13 @@ const (
 	fewOrderStates = 12_000    // that the pass for the fewest bytes keeps
 	fewOrderVMs    = 14        // up to which that pass comes first
 	orderHosts     = 24        // hosts, besides those that are drained, whose VMs a search moves
-	moveShare      = 0.15      // what a move counts besides its bytes, as a part of the mean bytes of a VM: many small moves are no way out
+	moveShare      = 0.15      // what a move counts besides its bytes, in mean bytes of a VM, so that small moves are not free
 	floorSlack     = 1e-9
 )
 
-// orderWeights are those of the passes that look for any order, and orderShares their parts of the steps.
-// refineWeight is that of the pass that looks for one of fewer bytes then.
+// orderWeights are the weights of the passes that look for any order, and orderShares the parts that they
+// take of the steps then left. refineWeight is the weight of the pass that looks for an order with fewer
+// bytes once there is one.
 var (
 	orderWeights = [...]float64{30, 5, 100}
 	orderShares  = [...]float64{0.3, 0.6, 1}

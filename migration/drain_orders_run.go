@@ -164,8 +164,8 @@ func (r *orderRun) leaving() (vms []int) {
 	return vms
 }
 
-// deficit is the memory that is missing if the VMs that have yet to leave, the largest first, go where least is left beside
-// them, or else where most is free, after one more move.
+// deficit is the memory that is missing for the VMs that have yet to leave, after one more move. It places them greedily,
+// the largest first: each on the host where least is left beside it, or, where none has room, on the host with most room.
 func (r *orderRun) deficit(leaving []int, vm, from, to int) (sum float64) {
 	s, l := r.s, &r.layout
 	m := s.f.of(vm).Memory
@@ -207,7 +207,7 @@ func (r *orderRun) deficit(leaving []int, vm, from, to int) (sum float64) {
 	return sum
 }
 
-// goal is a state in which all have left as a placement with the moves to it, if that keeps what has to be kept.
+// goal returns a state in which all have left as a placement, with the moves to it; nil if a limit is not kept.
 func (r *orderRun) goal(n int32) *candidate {
 	s := r.s
 	var ops []op
@@ -219,7 +219,8 @@ func (r *orderRun) goal(n int32) *candidate {
 	return s.e.ordered(ops)
 }
 
-// ordered is where moves lead as a candidate, with as few of them as lead there; nil if something is not kept.
+// ordered returns the placement that moves lead to, with those of the moves that are needed; nil if it breaks
+// memory, routes, rules or floors.
 func (e *emptying) ordered(ops []op) *candidate {
 	f := e.f
 	if !f.valid(ops) {
@@ -239,8 +240,8 @@ func (e *emptying) ordered(ops []op) *candidate {
 	return c
 }
 
-// valid says whether moves one after another keep memory, routes and what must be apart, with the reserves of all that
-// are on a host at any time counted at all times.
+// valid reports whether moves, one after another, keep memory, routes, and VMs apart that must be. The reserve of a
+// host counts all VMs that are there at any time.
 func (f *fleet) valid(ops []op) bool {
 	at := slices.Clone(f.home)
 	for _, x := range ops {

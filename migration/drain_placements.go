@@ -162,7 +162,7 @@ func (s *placementTable) raise(j int, y float64, mine [][]int) bool {
 				continue
 			}
 			try := func(back int) {
-				// As it would be, and back again.
+				// Make the change, compare the yields, and undo it.
 				if back >= 0 {
 					s.move(back, -1)
 				}
@@ -204,8 +204,9 @@ func (s *placementTable) raise(j int, y float64, mine [][]int) bool {
 	return true
 }
 
-// sound are the placements that can be reached within the budget and keep what has to be kept: of those found the
-// cheapest, and, if well, the one with the greatest minimum yield, and of such the cheapest.
+// sound returns those of the placements found that keep every limit and can be reached within the budget: the
+// cheapest, and, if well, the one with the greatest minimum yield that OptionalBytes allows, of equal ones the
+// cheapest.
 func (e *emptying) sound(found []candidate, well bool) (options []candidate) {
 	for i := range found {
 		c := &found[i]

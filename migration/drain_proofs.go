@@ -98,7 +98,8 @@ const (
 	maxGrainVMs = 500
 )
 
-// tooCoarse: no host can be filled by more than some of the VMs have, and all hosts so filled have too little.
+// tooCoarse reports that the memory cannot suffice because VMs come whole: each host is filled at most by a
+// sum that some of the VMs have, and all hosts so filled have too little.
 func (e *emptying) tooCoarse(goes []bool) bool {
 	f := e.f
 	if len(f.home) > maxGrainVMs {

@@ -23,7 +23,7 @@ type placementTable struct {
 	floors    []float64                    // CPU that the VMs there must have
 	minYields []float64                    // [group]: yield that its VMs must have
 	floor     float64                      // greatest of minYields
-	below     float64                      // no host's yield may come below, if VMs come to it
+	below     float64                      // least yield that a host may have if VMs come to it
 	done      []seated                     // to be undone
 }
 
@@ -68,7 +68,8 @@ func (s *placementTable) carried() {
 	}
 }
 
-// yield of the VMs on a host: the greatest that all can have beside the floors of some; below 0: they cannot have those.
+// yield is the greatest yield that all VMs on a host can have while each keeps its floor; below 0: floors need too
+// much.
 func (s *placementTable) yield(j int) float64 { return s.yieldWith(j, nil) }
 
 // yieldWith is yield with some VMs more.
@@ -228,8 +229,8 @@ func (s *placementTable) undo(since int) {
 
 // manner is how hosts are chosen for VMs.
 type manner struct {
-	byCPU bool // the most needy first, else the largest
-	tight bool // where least memory is left, else where the yield stays greatest
+	byCPU bool // VMs that need most CPU first, else those with most memory
+	tight bool // the host where least memory is left, else the one whose yield stays greatest
 }
 
 // manners are tried one after the other.

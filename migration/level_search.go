@@ -85,8 +85,8 @@ func (h *shedding) level() (level float64, host int) {
 	return level, host
 }
 
-// levels are how many levels are tried: some first, evenly, the rest where most
-// is to be gained.
+// levels returns how many levels run tries: the first ones at even distances, and all together. The
+// rest go where gain is greatest.
 func (h *shedding) levels() (first, all int) {
 	switch n := len(h.base); {
 	case n <= 2000:
@@ -107,9 +107,9 @@ type tried struct {
 	cost  float64
 }
 
-// gain is about what a placement between two would be worth: the yield lost by budgets between them, weighed by the root of
-// how many magnitudes these have, so that neither few bytes nor a great part of all have most placements. The lower of two levels may
-// be one that was not reached: the lowest that can be is then between them.
+// gain estimates what a placement between two levels is worth: the relative yield that budgets between them lose, weighed by the root
+// of the logarithm of the ratio of these budgets, so that neither small nor large budgets get most placements. Where the lower level
+// b was not reached, the next placement is assumed to cost up to unknown times the bytes of a.
 func gain(a, b tried, total float64) float64 {
 	const (
 		small   = 0.002 // part of all bytes below which budgets are of no interest
@@ -122,7 +122,7 @@ func gain(a, b tried, total float64) float64 {
 	return max(0, 1/b.t-a.yield) / a.yield * math.Sqrt(math.Log((cost+small*total)/(a.cost+small*total)))
 }
 
-// run calls found for every placement; it may keep it. The search may end it.
+// run calls found with every placement, which found may keep. It ends early when s is done.
 func (h *shedding) run(s *search, found func(at []int, level float64)) {
 	total, cpu := 0.0, 0.0
 	h.reset()
@@ -208,8 +208,8 @@ func (h *shedding) reset() {
 	}
 }
 
-// may says whether a VM may be on a host beside those that are there, the one
-// that goes away in exchange (-1: none) not counted. Memory is another matter.
+// may reports whether a VM may be on a host beside the VMs there, except the VM but, which leaves
+// in exchange (-1: none). It does not check memory.
 func (h *shedding) may(vm, to, but int) bool {
 	f := h.f
 	if to == h.base[vm] && f.home[vm] < 0 || to == f.home[vm] {
@@ -253,7 +253,7 @@ func ascending(a, b float64, other int) int {
 // maxExchanges is how often two hosts exchange VMs at one level.
 const maxExchanges = 12
 
-// above is how far a load may pass a level: rounding of sums.
+// above is the factor by which a load may pass a level: the rounding of sums.
 const above = 1 + 1e-12
 
 // reach tries to bring every host to level t.
@@ -265,8 +265,8 @@ func (h *shedding) reach(t float64) {
 		}
 	}
 	slices.SortFunc(away, func(a, b int) int { return ascending(h.weight[b], h.weight[a], a-b) })
-	// The CPU of those that go is free for others at once, their memory as soon
-	// as they have found a host.
+	// The CPU of VMs that leave is free for others at once. Their memory is free once they have
+	// found a host.
 	for _, vm := range away {
 		h.need[h.at[vm]] -= h.w(vm)
 	}
@@ -276,7 +276,7 @@ func (h *shedding) reach(t float64) {
 	}
 	h.order = order
 	slices.SortFunc(order, func(a, b freeCPU) int { return ascending(a.cpu, b.cpu, a.host-b.host) })
-	// lower puts a host where it belongs that has less left than it had at i.
+	// lower moves the host at place i, which has only so much CPU left now, to its place in order.
 	lower := func(i int, cpu float64) {
 		x := freeCPU{cpu, order[i].host}
 		to, _ := slices.BinarySearchFunc(order[:i], x, func(o, x freeCPU) int { return cmp.Compare(o.cpu, x.cpu) })
@@ -312,8 +312,8 @@ func (h *shedding) reach(t float64) {
 	}
 }
 
-// cheapest is VMs of a host, at home all of them, that cost least among those
-// looked at and need as much as is too much together.
+// cheapest returns VMs of a host, all of which must be at home, that need excess or more together
+// and cost least among the sets that cover looks at.
 func (h *shedding) cheapest(j int, excess float64) []int {
 	var vms []int
 	for _, vm := range h.on[j] {
@@ -325,9 +325,9 @@ func (h *shedding) cheapest(j int, excess float64) []int {
 	return best
 }
 
-// cover is some of the VMs, given by cost per weight, that weigh excess or more
-// together, and their cost: the first of them, and one or two others that bring
-// what then lacks. nil: all together weigh less.
+// cover returns some of the VMs that weigh excess or more together, and their cost: the first ones,
+// and one or two others that make up what then lacks. vms must be in order of cost per weight. nil:
+// all together weigh less.
 func cover(vms []int, weight, cost []float64, excess float64) (best []int, lowest float64) {
 	lowest = math.Inf(1)
 	take := func(prefix []int, c float64, more ...int) {

@@ -152,7 +152,8 @@ func (o *order) direct() {
 	}
 }
 
-// hasReserveFor says whether a host keeps enough for the growth of a VM, too, that waits there beside others that do.
+// hasReserveFor reports whether a host's reserve covers what a VM may take back while it waits there, beside the
+// other VMs that wait there.
 func (o *order) hasReserveFor(vm, to int) bool {
 	if o.f.of(vm).Reclaimable == 0 || o.f.home[vm] == to {
 		return true
@@ -183,8 +184,8 @@ func (o *order) roomiest(vm int) int {
 	return to
 }
 
-// stage makes a staging hop of the cheapest VM whose room another VM needs, preferably of one
-// after which another can move at once.
+// stage makes a staging hop of a VM that is in the way of another one on its target: if there is
+// one, of a VM that frees enough memory for the other, and of these of the cheapest.
 func (o *order) stage() bool {
 	best, where, helps := -1, -1, false
 	cheaper := func(vm int) bool {

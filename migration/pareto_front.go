@@ -6,13 +6,12 @@ import (
 	"slices"
 )
 
-// The front of few VMs: every minimum yield that can be had, each for the fewest
-// bytes, from the present one up. For one level after another, each a little below
-// the greatest level of the placement found for the one before, the cheapest
-// placement that keeps to it is looked for by branch and bound: a host above the
-// level has to give one of its VMs away; the search branches over which VM, and where to. The
-// VMs tried before it stay, so that no placement is tried twice. The bytes spent and,
-// host by host, the cheapest VMs that bring it down to the level are the bound.
+// The front of few VMs: every minimum yield that can be had, from the present one up, each for the
+// fewest bytes. The search takes one level after another, each a little below the greatest level of
+// the placement found before. It looks for the cheapest placement that keeps to the level by branch
+// and bound. A host above the level has to give one of its VMs away: the search branches over which
+// VM, and where to. The VMs tried before it stay, so that no placement is tried twice. The bound is
+// the bytes spent and, host by host, the cheapest VMs that bring the host down to the level.
 //
 // The search first counts the bytes of VMs that go directly to their hosts. If some placement
 // that it found has no order of moves for these bytes, it searches again from that level on with the bytes of orders,
@@ -34,7 +33,7 @@ type levelSearch struct {
 
 	orders bool   // bytes are those of orders
 	hosts  []int  // that are looked at
-	loose  []int  // VMs that have to find a host among them, for nothing; the first first
+	loose  []int  // VMs that have to find a host among these, at no cost; the first is placed next
 	note   func() // what to do with a placement that keeps to the level
 
 	limit    []float64 // [host]: greatest need
@@ -48,9 +47,9 @@ type levelSearch struct {
 	best     *candidate
 }
 
-// searchLevels adds the cheapest placements of one level after another, as far as the
-// work reaches, to what was found, with direct moves or with orders. known:
-// no other placement of at most so many bytes is worth more than these.
+// searchLevels adds the cheapest placement of one level after another to what was found, as far as
+// the work reaches. Bytes are those of direct moves or of orders. known: no other placement of at
+// most so many bytes is worth more than these.
 func (s *search) searchLevels(base candidate, highest float64) (known float64) {
 	h := newShedding(s, slices.Clone(base.at))
 	h.reset()
@@ -245,7 +244,8 @@ func (f *levelSearch) over(j int) bool {
 	return false
 }
 
-// branch goes through what can be done with a host that is above the level; sum is of cover.
+// branch tries every VM that may leave the host beyond its limits with the greatest cover; without
+// such a host it notes the placement. sum is the sum of cover.
 func (f *levelSearch) branch(sum float64, stop int) {
 	h := f.h
 	if f.left--; f.left%nodesAsked == 0 && f.s.done(nodesAsked*nodeSteps) {

@@ -51,9 +51,9 @@ func Place(p Problem, budget float64) (Placement, error) {
 	return out, nil
 }
 
-// coverBound is a minimum yield that nothing within the budget exceeds: 1 over
-// the least level for which the cheapest VMs that bring every host down to it,
-// each host by itself, cost no more, however they could be packed.
+// coverBound is a minimum yield that no placement within the budget exceeds: 1 over the least level
+// that the budget suffices for. It counts the cheapest VMs that bring each host down to the level,
+// host by host, and does not ask where they fit.
 func (f *fleet) coverBound(budget float64) float64 {
 	n := len(f.p.Hosts)
 	on := make([][]int, n)

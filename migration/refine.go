@@ -5,12 +5,11 @@ import (
 	"slices"
 )
 
-// Where the whole front is too much work, its lower part is walked down by a few
-// hosts at a time. From a placement whose bytes are known to be fewest on, the
-// host with the greatest level and one to three others have their VMs placed
-// again, by the same branch and bound, such that they are all below that level,
-// for the fewest bytes more; then other small sets of hosts, such that bytes
-// are saved and no level is above.
+// Where the whole front is too much work, refine walks down its lower part by a few hosts at a
+// time, from a placement whose bytes are known to be fewest. It places the VMs of the host with the
+// greatest level and of one to three others again, by the same branch and bound, so that these
+// hosts are below that level for the fewest bytes more. Then it does the same with other small sets
+// of hosts, so that bytes are saved and no level rises above.
 const (
 	refineNodes = 1_500_000 // for all
 	subNodes    = 3_000     // for one set of hosts
@@ -134,9 +133,8 @@ func (f *levelSearch) take(at []int) {
 	}
 }
 
-// replace is a placement in which the VMs of some hosts are placed again such that none
-// of these is above level t, and the bytes it costs more, below most; nil: none
-// is found.
+// replace is a placement in which the VMs of some hosts are placed again such that none of these is
+// above level t, and the bytes that it costs more, which are below highest; nil: none is found.
 func (f *levelSearch) replace(set []int, t, highest float64) (at []int, extra float64) {
 	h := f.h
 	vms := 0

@@ -42,7 +42,7 @@ func (s *placementTable) refusal(vm int, leaves []bool) (Cause, string, []Advice
 	return x.cause, noHost + strings.Join(x.parts, "; "), append(x.advice, s.f.lastly(vm)...)
 }
 
-// lastly is the advice that helps whatever the causes are. A further host is of no use to a VM that must be on a host by its name.
+// lastly returns the advice that helps whatever the cause is. Another host is of no use to a VM that requires one by its name.
 func (f *fleet) lastly(vm int) []Advice {
 	if r, g := f.p.Rules, f.group[vm]; r != nil && g < len(r.Affinity) {
 		if a := r.Affinity[g]; a != nil && slices.ContainsFunc(a.Require, func(term string) bool { return strings.HasPrefix(term, "host:") }) {
@@ -73,8 +73,8 @@ func (r *refusals) add(v verdict, unavailable bool) {
 	}
 }
 
-// explanation is a refusal in words. The cause of the last part added is that of the whole, but for rules and routes, which must
-// be all there is.
+// explanation is a refusal in words. Its cause is that of the last part added. Rules and routes give the cause only where they
+// keep the VM from every host, or no part before them gave one.
 type explanation struct {
 	s      *placementTable
 	vm     int
@@ -153,7 +153,8 @@ func (x *explanation) routes(r refusals) {
 	}
 }
 
-// unlessOthers is a cause if it is that of every host, or the first that is found; otherwise the one found before.
+// unlessOthers returns cause if it is that of every host asked, or no other was found before; else the one found
+// before.
 func (x *explanation) unlessOthers(vs []verdict, asked int, cause Cause) Cause {
 	if len(vs) == asked || x.cause == "" {
 		return cause

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// room is a placement in which VMs that are new have hosts, others having made way
-// for them where there is no room, for few bytes; nil: none was found. The largest
-// go first, each to the host with the lowest level that has the memory, or else to
-// the one where those that have to leave, and fit elsewhere, cost least.
+// room is a placement in which VMs that are new have hosts, for few bytes; nil: none was found.
+// Others make room where there is none. The largest VMs are placed first. Each goes to the host
+// with the lowest level that has the memory, or else to the host whose VMs that must leave, and fit
+// elsewhere, cost least.
 func (s *search) room() []int {
 	f := s.f
 	h := newShedding(s, f.home)

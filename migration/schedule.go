@@ -8,16 +8,15 @@ import (
 	"evenkeel/allocator"
 )
 
-// schedule makes steps of ops. Ops are cut into stages, in order; caps change only
-// between stages, and fit while every VM that moves in the stage counts on both
-// hosts. Within a stage moves go on side by side: each waits for those departures
-// without which there would not be enough memory even if everything that comes to
-// its host before it in the list were there already, for VMs that it must be
-// apart from, and for its lanes.
+// schedule makes steps of ops. It cuts the ops into stages, in order. Caps change only between
+// stages, and fit while every VM that moves in the stage counts on both hosts. Within a stage moves
+// go on side by side. A move waits for the departures without which its host would lack memory even
+// if everything before it in the list were there already, for VMs that it must be apart from, and
+// for its lanes.
 //
-// That is enough whatever the moves take: at any instant, of the VMs on their
-// way to a host take the last in the list. It has counted all the others, and
-// only those as gone that it has waited for.
+// That is enough however long moves take: of the VMs on their way to a host at any instant take the
+// last in the list. It has counted all the others as there, and only those as gone that it has
+// waited for.
 type schedule struct {
 	f     *fleet
 	caps  []float64 // [group]: at the end
@@ -193,8 +192,8 @@ func (s *schedule) unrounded(caps []float64, on [][]int) []float64 {
 // sameCap: caps that differ by at most this share of the present one differ by rounding.
 const sameCap = 1e-9
 
-// adjust brings the caps to what is given, after all that goes on now; and is
-// the step that what follows must wait for, -1: none. last: nothing follows.
+// adjust adds a step that brings the caps to what is given, once all steps before it have ended. It
+// returns the step that all later ones must wait for, -1: none. last: nothing follows.
 func (s *schedule) adjust(caps []float64, last bool) int {
 	step := Step{Kind: Adjust, Group: -1, VM: -1, From: -1, To: -1}
 	for g, c := range caps {
@@ -216,7 +215,7 @@ func (s *schedule) adjust(caps []float64, last bool) int {
 	if (begun == 0 || last) && len(step.Shrink)+len(step.Grow) == 0 {
 		return -1
 	}
-	// All before the last step of this kind has ended before that has begun.
+	// The last Adjust began after all steps before it had ended: waiting for it is enough.
 	for i := begun - 1; i >= 0; i-- {
 		step.After = append(step.After, i)
 		step.Begins = max(step.Begins, s.steps[i].Begins+s.steps[i].Seconds)

@@ -43,9 +43,9 @@ type search struct {
 }
 
 const (
-	// fewVMs is up to how many VMs the placements of all budgets are searched for, from each of budgetShares down at most
-	// maxBudgets. Up to someVMs those of budgetShares are searched for; up to manyVMs these too, if no other search
-	// finds any.
+	// Up to fewVMs VMs the allocator is asked for the placements of all budgets: at most maxBudgets times down from each
+	// of budgetShares. Up to someVMs it is asked for the placements of budgetShares; up to manyVMs only if rules require
+	// VMs beside others, or no other search finds a placement.
 	fewVMs     = 12
 	maxBudgets = 24
 	someVMs    = 48
@@ -77,7 +77,7 @@ func newSearch(f *fleet) *search {
 			reserves[j].Add(f.of(vm).Reclaimable)
 		}
 	}
-	for j := range s.p.Hosts { // with one more: what several more would have a host keep is for order to see
+	for j := range s.p.Hosts { // the reserve counts one VM more than there are: that several may need more is for order to see
 		s.p.Hosts[j].Memory = max(0, f.p.Hosts[j].room(reserves[j].With(reclaimable)), f.used[j])
 	}
 	s.cost = make([][]float64, len(f.p.Groups))
@@ -126,7 +126,8 @@ func (s *search) run() {
 	slices.SortStableFunc(s.found, func(a, b candidate) int { return a.better(&b) })
 }
 
-// shed adds what moving VMs off the fullest hosts leads to from the first candidate, and searches levels from there.
+// shed adds the placements that moving VMs off the fullest hosts of the first candidate leads to, and searches
+// levels from that candidate.
 func (s *search) shed() {
 	f, begin := s.f, s.found[0]
 	highest := 0.0
@@ -135,7 +136,7 @@ func (s *search) shed() {
 	}
 	newShedding(s, slices.Clone(begin.at)).run(s, func(at []int, level float64) {
 		if 1/level < highest {
-			s.add(at) // some floor binds: what others then have must be looked at
+			s.add(at) // a floor binds: the level does not say what yield the others get
 			return
 		}
 		c := candidate{at: at, direct: f.cost(at), broken: begin.broken, yield: 1 / level}
@@ -169,9 +170,8 @@ func (s *search) ask() {
 	}
 }
 
-// fronts searches for the best placements of all budgets, from some on
-// downwards, the next being what the one before costs and a little less, as far
-// as they are not known.
+// fronts searches for the best placements of all budgets that are not known. It goes down from each
+// of budgetShares: the next budget is a little less than what the placement found costs.
 func (s *search) fronts(known float64) {
 	for i := len(budgetShares) - 1; i >= 0; i-- {
 		budget := s.f.total * budgetShares[i]

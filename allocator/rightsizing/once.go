@@ -2,9 +2,9 @@ package rightsizing
 
 import "evenkeel/allocator"
 
-// Once keeps deviations of memory forecasts and the reserve of a host once: the greater of both, not their sum. Deviations are what VMs are given
-// beyond the means of their forecasts (K2 V of Pace, sec. III-B); the reserve is what the host keeps free for what VMs take back. Both are for use that
-// no mean foresees, of one host's VMs. The zero value is a host without VMs. Amounts are bytes.
+// Once keeps the greater of two amounts of memory on a host, not their sum: the deviations of forecasts, and the reserve. Deviations are
+// what VMs are given beyond the means of their forecasts (K2 V of Pace, sec. III-B). The reserve is what the host keeps free for memory
+// that VMs take back. Both cover use that no mean foresees. The zero value is a host without VMs. Amounts are bytes.
 type Once struct {
 	Reserve allocator.Reserve[float64] // of what VMs lack without their deviations
 
@@ -23,8 +23,8 @@ func (k *Once) Add(deficit, deviation float64) {
 	}
 }
 
-// Share is the share of its deviation that each VM is given, 0 to 1: the least of which it is sure that what VMs get of their deviations and the reserve
-// that is left then make as much as all deviations, or as the reserve without any.
+// Share is the share of its deviation that each VM is given, 0 to 1: the smallest with which the deviations given and the reserve then left
+// are surely no less than all deviations, and no less than the reserve of VMs without any.
 func (k *Once) Share() float64 {
 	if k.deviations <= k.Reserve.Bytes() {
 		return 0

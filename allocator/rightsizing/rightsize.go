@@ -10,21 +10,21 @@ import (
 type Rightsizer struct {
 	r     Result
 	free  []Amount    // by host
-	keep  []float64   // by host: the reserve so far, for the one that lacks most
+	keep  []float64   // by host: the largest deficit of one component so far
 	order []int32     // elastic components of one application, oldest first
 	claim []claim     // by component
 	hosts []hostShare // by host
-	exact bool        // where decide finds that memory fits, all that is claimed does
+	exact bool        // decide subtracts exactly what is claimed, so that all claims fit
 }
 
 // claim of a component: what Algorithm 1 calls future + beta, and why.
 type claim struct {
 	Amount
 	why      Why
-	required float64 // of that memory: what is not optional
+	required float64 // bytes of Memory that are not optional
 	inUse    float64 // bytes that others are evicted for
 	free     Amount  // what its host had before it was served
-	kept     float64 // and its reserve
+	kept     float64 // the reserve of its host then
 }
 
 // tooMuch is what sums may be off by, relative to the host.
@@ -185,7 +185,8 @@ func (s *Rightsizer) leaves(c int, out Outcome) {
 	s.r.Preempted++
 }
 
-// take what a component claims off its host.
+// take subtracts what a component counts for from its host: its CPU times yield, and the memory for
+// which others are evicted.
 func (s *Rightsizer) take(p *Problem, o Options, c int, yield float64) {
 	x, at := &s.claim[c], p.Components[c].Host
 	x.free, x.kept = s.free[at], s.keep[at]
@@ -205,8 +206,8 @@ func (s *Rightsizer) undo(p *Problem, c int) {
 	s.free[at], s.keep[at] = x.free, x.kept
 }
 
-// deficit is what a component's host lacks now that the component was served; 0: nothing. For a reserve only an elastic component is
-// evicted, and only if the reserve was free before that component was served.
+// deficit returns what a component's host lacks once the component is served, and why; 0: nothing. A missing reserve evicts only an
+// elastic component, and only if the reserve was free before that component was served.
 func (s *Rightsizer) deficit(p *Problem, c int) (why Why, deficit float64) {
 	at := p.Components[c].Host
 	h, free, x := &p.Hosts[at], s.free[at], &s.claim[c]

@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// maxParty is of how many VMs at most one party is: a VM, those that it must be with, those that these must be with.
+// maxParty bounds the VMs of one party: a VM, those that it must be with, and those that these must be with.
 const maxParty = 8
 
 // partyTries bounds the work of choosing one party.
 const partyTries = 64
 
-// Party returns the classes of VMs that must come to a host together so that a VM of the class may come to it: the
-// class itself first, then one class for each further VM. on is the set of classes that the host has. left is how many
-// VMs of a class there are beside those on the host. with and apart are as in Rules. nil: there is no party of at
-// most maxParty VMs that keeps the rules, or, where sure is false, none was found.
+// Party returns the classes of VMs that must come to a host together so that a VM of the class may come to it: the class
+// itself first, then one class for each further VM. on is the set of classes on the host. left is how many VMs of a class
+// there are besides those on the host. nil: with sure no party keeps the rules, without it none was found.
 //
-// fits, which may be nil, is asked of parties that are not complete, too: where it denies one, no greater one fits either.
+// fits, which may be nil, is also asked about parties that are not complete: what it refuses must not fit with more
+// VMs.
 func Party(class int32, on []uint64, left func(class int32) int, rules *Rules, fits func(party []int32) bool) (party []int32, sure bool) {
 	x := partyChoice{on: on, left: left, r: rules, fits: fits, tries: partyTries, sure: true}
 	if x.add(class) {

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// completion decides whether items fit into hosts of given room: bin completion
-// (Korf 2003, here with two resources and unequal hosts). The largest item left
-// is the pivot: every way of filling one host with it is tried, and what is left
-// is solved the same way. A filling is passed over if
+// completion decides whether items fit into hosts of given room: bin completion (Korf 2003, here
+// with two resources and unequal hosts). The largest item left is the pivot. The search tries every
+// way of filling one host with the pivot, and solves what is left in the same way. It passes over a
+// filling if
 //
-//   - what it leaves cannot fit into the other hosts in sum (two-sided window),
-//   - another item would fit beside it, or a larger one in the place of one of
-//     it: whatever it leads to, the fuller one does too (dominance),
-//   - what it leaves, with the same hosts, has failed before (memo).
+//   - the items that it leaves cannot fit into the other hosts in sum (two-sided window),
+//   - another item would fit beside it, or a larger item in the place of one of its items:
+//     where the filling leads to a solution, the fuller one does too (dominance),
+//   - the same items were left for the same hosts before, and did not fit (memo).
 //
 // Many fields: it is work space of one recursion, kept so that a step allocates nothing.
 type completion struct {
@@ -26,9 +26,9 @@ type completion struct {
 	roomM []int64
 
 	kinds []kind
-	plain bool // no rules: dominance and equal hosts hold without more ado
-	moves bool // a filling may be made fuller with no harm
-	spent bool // the budget counts
+	plain bool // no rules: items and hosts of equal amounts are interchangeable
+	moves bool // no With and no budget, so that dominance is valid
+	spent bool // moves have a budget
 
 	left           []uint64 // items not placed
 	restW, restM   int64    // of the items not placed
@@ -331,7 +331,8 @@ func (c *completion) node(depth int) bool {
 	return false
 }
 
-// crowded says whether more is left than the hosts have in all, or more items of which a host takes one than there are hosts.
+// crowded reports whether the items left cannot fit: they exceed the free room in sum, or more of them than there are hosts
+// left need a host each.
 func (c *completion) crowded() bool {
 	if c.restW > c.freeW || c.restM > c.freeM {
 		return true
@@ -344,7 +345,8 @@ func (c *completion) crowded() bool {
 	return nw > c.hostsLeft || nm > c.hostsLeft
 }
 
-// begin makes a level that of a host which gets the pivot, with what else is left to fill it.
+// begin prepares a level for the host that gets the pivot. The other items left are the candidates
+// for filling it.
 func (c *completion) begin(l *fillLevel, pivot int) {
 	l.avail = l.avail[:0]
 	for k, chunk := range c.left {
@@ -418,8 +420,8 @@ func (c *completion) fill(depth, from int, w, m, money int64) bool {
 	return c.worthwhile(l, from, w, m, fuller) && c.use(depth, w, m, money)
 }
 
-// worthwhile says whether what is in leaves no more than the other hosts take, keeps the rules, and is as good as any other
-// filling. fuller: there is one with more.
+// worthwhile reports whether the search goes on with a filling: it leaves no more than the other hosts can take, no fuller
+// one dominates it, and each of its items has the company that it requires. fuller: another item would still fit.
 func (c *completion) worthwhile(l *fillLevel, from int, w, m int64, fuller bool) bool {
 	if w < l.lowW || m < l.lowM || c.moves && (fuller || c.dominated(l, from, w, m)) {
 		return false

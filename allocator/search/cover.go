@@ -1,9 +1,8 @@
 package search
 
-// cover improves p by partitions into patterns, of ever greater loads from the
-// bound on, until the least load is found, or a level of at most least, or one
-// within the gap of the bound. It reports whether it got there; it does not where
-// patterns are too many, or the work is used up.
+// cover improves p by partitions into patterns, of ever greater loads from the bound on, until p
+// has the least possible load, a level of at most lowest, or one within the gap of the bound. It
+// reports whether p got there. It gives up where patterns are too many, or the work is used up.
 func (f *finder) cover(q *partition, p *placement, lowest, gap float64, r *Result) bool {
 	m := f.m
 	cpu := m.CPU[0]

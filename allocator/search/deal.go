@@ -113,11 +113,11 @@ func (m *Model) byGreater(perCPU, perMemory float64) []int32 {
 	return order
 }
 
-// choices is among how many hosts with about the same deficit the host of a VM is chosen where memory is
-// scarce: by the memory that they have left.
+// choices is how many hosts with about the same deficit are compared for one VM where memory is scarce:
+// see better.
 const choices = 6
 
-// choiceSteps is over how many steps of the queue they may be spread.
+// choiceSteps is how many steps of the queue these hosts may lie apart.
 const choiceSteps = 64
 
 // dealer deals the VMs, largest first, to hosts in queues: one queue, or one for each class of hosts.
@@ -187,8 +187,9 @@ func (d *dealer) line(classes [][]int32) {
 	}
 }
 
-// better says whether host j suits the VM better than another that lacks about the same: large VMs go to hosts with
-// much left of the other thing, small ones to those with little.
+// better reports whether host j suits the VM better than another host that has about as much left. A VM of more
+// than the mean size gets the host with more memory left, a smaller one the host with less. With memoryFirst,
+// weight takes the place of memory.
 func (d *dealer) better(vm, j, than int32) bool {
 	if d.memoryFirst {
 		return (d.m.Weight[vm] >= d.meanWeight) == (d.deficits[j] > d.deficits[than])

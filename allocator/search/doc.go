@@ -19,7 +19,7 @@
 //   - partition decides the same for equal hosts near their average load, where
 //     few sets of VMs fit on one host (patterns): all are listed, and linear
 //     programs, confirmed in whole numbers, say which ones lead nowhere.
-//   - LowerLevel limits what any placement can reach.
+//   - lowerLevel limits what any placement can reach: Result.Lower.
 //
 // The package never does I/O, reads no clock, logs nothing, starts no goroutine
 // and keeps nothing between calls. Equal models, seeds and steps give equal

@@ -23,8 +23,8 @@ type finder struct {
 	roomW    []int64
 	roomM    []int64
 
-	part     float64 // of the way to the bound that press tries next
-	patience int64   // with how many steps
+	part     float64 // share of the way to floor at which press sets its next goal
+	patience int64   // steps that press spends on that goal
 
 	within    int64 // >= 0: note placements that cost no more
 	near      []int32
@@ -60,10 +60,9 @@ func (f *finder) done() bool {
 	return f.stopped
 }
 
-// deal places the VMs, largest first, each on the host that it loads least of
-// those that have memory for it (any, if over: too little memory is mended
-// later). With fill, VMs that must be with others go where it is fullest. It
-// reports whether all found one.
+// deal places the VMs, largest first, each on the host with memory for it whose level is then
+// lowest. With over it ignores memory: the search mends that later. With fill it puts VMs that must
+// be with others on the fullest host. It reports whether every VM found a host.
 func (f *finder) deal(over, fill bool) (*placement, bool) {
 	m := f.m
 	n, h := len(m.Weight), len(m.CPU)
@@ -196,7 +195,7 @@ func (f *finder) dealt() *placement {
 // stepsPerPacked is what placements of another kind cost, per VM and host.
 const stepsPerPacked = 50
 
-// other is the better of p, which may be nil, and the placement that ask has.
+// other returns the placement that ask has if it is better than p, which may be nil; else p.
 func (f *finder) other(p *placement, ask func(level float64) []int32) *placement {
 	if ask == nil {
 		return p
@@ -236,8 +235,8 @@ func (f *finder) byMemory() *placement {
 	return placementOf(m, p.host)
 }
 
-// contest improves p and, in turns of ever more work, rival, where there is one: the level of a start says little of
-// what it leads to. It returns the better of the two in the end.
+// contest improves p and, where there is one, rival by turns, each with twice the work of the turn before: the level
+// of a start does not predict the level in the end. It returns the better of the two.
 func (f *finder) contest(p, rival *placement, floor float64) *placement {
 	if rival == nil {
 		f.improve(p, floor)

@@ -37,8 +37,8 @@ type Result struct {
 // fewVMs is up to how many VMs a proof is quicker than a search.
 const fewVMs = 14
 
-// Where a start of more than manyVMs is within this share of the level at which the search ends, it is improved before a
-// placement of another kind is asked for, which would take longer.
+// A start of more than manyVMs VMs whose level is within nearFloor of the level at which the search ends is improved
+// before a placement of another kind is asked for: asking takes longer.
 const (
 	nearFloor = 0.005
 	manyVMs   = 256
@@ -113,7 +113,7 @@ func Minimize(m *Model, o Options) Result {
 	return r
 }
 
-// rival is the placement of another kind if that is better than p, which is improved first where it is near the end; nil: it is not.
+// rival returns the placement that ask has if it is better than p, else nil. A p near the end is improved first: see nearFloor.
 func (f *finder) rival(p *placement, ask func(level float64) []int32, lowest, floor float64) *placement {
 	if _, t := p.top(); t > floor && t <= lowest*(1+nearFloor) && len(f.m.Weight) > manyVMs && ask != nil {
 		f.spend(int64(len(f.m.Weight))*400, func() { f.improve(p, floor) })
@@ -189,8 +189,8 @@ func (f *finder) anywhere() (p *placement, none bool) {
 	return p, false
 }
 
-// prove improves p until no placement of all VMs with a lower level is left, or
-// its level is at most least, or within the gap of the bound.
+// prove improves p until no placement of all VMs with a lower level is left, or its level is at
+// most lowest, or within the gap of the bound.
 func (f *finder) prove(p *placement, lowest, gap float64, r *Result) {
 	m := f.m
 	floor := lowest

@@ -67,9 +67,9 @@ func mixOf(m *Model) *mix {
 	return x
 }
 
-// divide sets the shares of the classes. level is weight per CPU. If all steps are shared alike, classes with little memory may have
-// too much of it to bear; if the classes with least memory per CPU get the first steps, and so on, others may. Of
-// what lies between, it takes the division that uses most of the memory of no class.
+// divide sets the shares of the classes. level is weight per CPU. Two divisions are extremes: all classes share each step alike, or
+// they get the steps in turn, least memory per CPU first. Either may give some class more memory than it has. divide takes the
+// mixture of both in which the fullest class uses the smallest part of its memory.
 func (x *mix) divide(m *Model, level float64) {
 	n := len(x.hosts)
 	weights, sizes := make([]float64, mixSteps), make([]float64, mixSteps)

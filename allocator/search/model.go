@@ -63,8 +63,7 @@ func (m *Model) cost(vm, host int32) int64 {
 	return r.Cost[vm]
 }
 
-// under is the most weight that a host may have for its level to be below t
-// (below or at, if atMost).
+// under is the most weight that a host may have for its level to be below t (below or at, if max).
 func under(cpu int64, t float64, max bool) int64 {
 	if math.IsInf(t, 1) {
 		return unlimited

@@ -331,7 +331,8 @@ func (f *finder) evenly(floor float64) []int32 {
 	return host
 }
 
-// evenEnough is how far from the even level a placement by the mix may be that no other is tried.
+// evenEnough is the distance from the even level, as a share of it, within which a placement by the
+// mix is good enough to try no other.
 const evenEnough = 0.002
 
 // dealtCrowd deals by the mix, which may be nil; nil: not all VMs found a host.

@@ -68,8 +68,8 @@ type Config struct {
 	CAFile      string        // PEM of the server's CA; "" = the system's
 	Timeout     time.Duration // of one request
 	Agent       string        // User-Agent
-	// Patience is how long to ask again while servers say that there is no leader, when nothing was changed, or that they do not know
-	// what became of a change with an idempotency key: one is elected within seconds. 0: not at all.
+	// Patience is how long the client asks again while servers answer that there is no leader, so that nothing was changed, or that
+	// they do not know what became of a change with an idempotency key. A leader is elected within seconds. 0: not at all.
 	Patience time.Duration
 	// Dial makes the connections; nil: from this machine, as usual.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

@@ -52,10 +52,10 @@ const (
 	silence    = time.Minute // the server says something at least every 15 s
 )
 
-// Follow events until ctx ends or handle returns an error, which it returns.
-// A connection that breaks is taken up
-// again after the last event seen, for as long as ctx allows; an answer
-// that says no (a wrong token, say) ends it.
+// Follow passes events to handle until ctx ends or handle returns an error, which Follow returns.
+// After a broken connection it goes on behind the last event seen, for as long as ctx allows. It
+// ends if a server refuses the request (a wrong token, say), or if the connection breaks before
+// there is a number to go on from.
 func (c *Client) Follow(ctx context.Context, q EventQuery, handle func(Message) error) error {
 	wait := firstRetry
 	for {

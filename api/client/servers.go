@@ -31,8 +31,8 @@ type servers struct {
 // askAgain so long after servers said that there is no leader.
 const askAgain = 300 * time.Millisecond
 
-// parseAddresses of servers, separated by commas: https://HOST:PORT, or HOST:PORT for the same.
-// Addresses of the servers in such a list, each written in one form.
+// Addresses of the servers in a list, separated by commas: https://HOST:PORT, or HOST:PORT for the
+// same. Each is returned in one form.
 func Addresses(list string) ([]string, error) {
 	parsed, err := parseAddresses(list)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package oidc judges bearer tokens of one OpenID Connect issuer: whether a JSON Web Token was signed by the issuer for this
 // cluster and is good now, and which role its groups give. What decides is pure; a loop of its own fetches the issuer's keys.
-// A request never makes this package ask the issuer and wait for it longer than keyWait.
+// A request with a token never waits for the issuer longer than keyWait. Only the log-in of a browser may (FinishLogin).
 package oidc
 
 import (

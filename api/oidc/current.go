@@ -47,8 +47,8 @@ type standings struct {
 }
 
 // Current is an identity that Verify returned, with the groups and roles that its subject has now by the issuer's userinfo endpoint
-// (OpenID Connect Core 1.0, section 5.3), where the configuration asks for that (userInfo). The error is ErrRefused. It never waits:
-// where there is no answer yet, or none of late, the identity is as it was known last.
+// (OpenID Connect Core 1.0, section 5.3), where the configuration asks for that (userInfo). The error is ErrRefused. Current never
+// waits: where the issuer has not answered yet, or not lately, what was known last counts.
 func (v *Verifier) Current(token string, id Identity) (Identity, error) {
 	if !v.config.UserInfo {
 		return id, nil
@@ -88,8 +88,8 @@ func (c Config) as(id Identity, s standing) (Identity, error) {
 	return id, nil
 }
 
-// standing of a token as it is known, and what closes once there is an answer to the request under way; nil if there is none. It has
-// the issuer asked where that is due.
+// standing returns what is known of a token, and a channel that closes with the answer to the request under way; nil if there is
+// none. It asks the issuer where that is due.
 func (v *Verifier) standing(token, subject string, now time.Time) (standing, <-chan struct{}) {
 	l := &v.current
 	l.mu.Lock()

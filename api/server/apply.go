@@ -167,8 +167,8 @@ func (x scopedView) file(ctx context.Context, name string, spec state.VCSpec) (o
 	return out, hidden
 }
 
-// readsSecrets says whether a caller may read cloud-init data: of its own tenant a role that may change virtual clusters, and operators that
-// of the default tenant. An operator reads no secret of a tenant.
+// readsSecrets says whether a caller may read cloud-init data. A role of a tenant that may change virtual clusters reads the tenant's, and
+// an operator that of the default tenant. An operator reads no secret of another tenant.
 func (x scopedView) readsSecrets(p *principal) bool {
 	return p != nil && (x.restricted || x.tenant == state.DefaultTenant) && may(p.Role, "PUT /v1/virtual-clusters/{name}")
 }

@@ -39,7 +39,7 @@ const (
 	// unknownRoute is the verb of requests that match no route. Their method, path and query are the caller's choice and are
 	// not recorded.
 	unknownRoute = "unknown-route"
-	// failedRequests is the verb of a record that stands for the failed requests of a token that have no record of their own.
+	// failedRequests is the verb of a summary: of those failed requests of a token that have no record of their own.
 	failedRequests = "failed-requests"
 )
 
@@ -174,8 +174,8 @@ func (s *Server) addOnce(t *repeated, p *pending, status int) {
 	s.opts.Audit.Add(p.record)
 }
 
-// addFailed adds the record of a failed request within the bounds of its token. What a role does not allow and what matches no
-// route is recorded once a minute.
+// addFailed adds the record of a failed request within the bounds of its token. A request that its role does not allow, or
+// that matches no route, is recorded once a minute.
 func (s *Server) addFailed(p *pending, status int) {
 	p.record.Outcome, p.record.Status = audit.OutcomeOf(status), status
 	once := status == http.StatusForbidden || p.record.Verb == unknownRoute
@@ -319,7 +319,8 @@ func (f *failures) summary() audit.Record {
 	return r
 }
 
-// take says whether a read is to be recorded, and for how many that were not it then stands.
+// take says whether a read is to be recorded, and how many reads the record then stands for: 0 is
+// itself alone, else itself and those left out before.
 func (t *repeated) take(r audit.Record, now time.Time) (ok bool, before uint64) {
 	key := requestOf(r)
 	t.mu.Lock()

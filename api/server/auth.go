@@ -143,8 +143,8 @@ var noHash = strings.Repeat("0", 2*sha256.Size)
 
 type routeKey struct{}
 
-// routeOf a request is the pattern of the mux that it matches as it is written. What is decided about a request is decided by it, not
-// by the decoded path, which may be that of another route.
+// routeOf a request is the pattern of the mux that its path matches as it is written. All decisions about the request go by this
+// pattern, not by the decoded path, which may match another one.
 func routeOf(ctx context.Context) string {
 	route, _ := ctx.Value(routeKey{}).(string)
 	return route
@@ -272,7 +272,7 @@ func (s *Server) identifyToken(r *http.Request) (*principal, *problem) {
 	return refuse("the token is not one of this cluster: wrong, revoked, or of another cluster")
 }
 
-// notFrom refuses a token at an address that is not in its ranges, and names none of them: who has the secret may be a thief.
+// notFrom refuses a token at an address that is not in its ranges. It names none of them: the caller may be a thief.
 func notFrom(client string) *problem {
 	return newProblem(http.StatusForbidden, v1.ProblemForbidden, "the token is good from other addresses, not from "+cmp.Or(audit.HostOf(client), "one that this server does not know"))
 }

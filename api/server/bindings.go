@@ -122,9 +122,9 @@ func (s *Server) grantRole(ctx context.Context, in *struct {
 
 // mayBind refuses a grant that the role of the principal alone would allow.
 //
-// A person acts in the first tenant in which it has a role, and so a binding in one tenant changes what its requests in others mean:
-// who is no admin of the cluster binds no people. And a binding has no end: as with tokens, see endOf, the holder of a token for a day
-// must not have a right after it.
+// A person acts in the first tenant in which it has a role, so that a binding in one tenant may change what its requests in others
+// mean: only admins of the cluster bind people. A binding has no end: a principal whose token ends makes none, or it would have the
+// right after that (as with tokens, see endOf).
 func mayBind(p *principal, to v1.Subject) error {
 	switch {
 	case p.of() != "" && state.SubjectKind(to.Kind) != state.SubjectToken:
@@ -137,8 +137,9 @@ func mayBind(p *principal, to v1.Subject) error {
 	return nil
 }
 
-// mayReach refuses a grant to a subject that is good from addresses where the principal is not; no ranges are all addresses.
-// As with new tokens, see rangesOf: the holder of a token with ranges must not have its power elsewhere.
+// mayReach refuses a grant to a subject that may use it from addresses where the principal's token is not good; no ranges
+// are all addresses. As with new tokens (see rangesOf), a token with ranges must not give its power to requests from
+// elsewhere.
 func mayReach(p *principal, ranges []string) error {
 	if state.RangesWithin(ranges, p.From) {
 		return nil

@@ -100,8 +100,8 @@ func (l *loan) end() {
 	}
 }
 
-// large says whether requests of a route may have a body that is larger than others': it holds a saved state. Such a body is read on
-// the server that leads alone; another one passes it on as it comes.
+// large says whether requests of a route may have a larger body than others: one with a saved state. Only the server that leads
+// reads such a body; another one passes it on as it comes.
 func large(route string) bool { return route == "POST "+snapshotPath || route == "POST "+simulatePath }
 
 // readBody reads the whole body, at most v1.MaxBytes of it and for at most bodyTimeout, before anything is done with the

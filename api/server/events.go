@@ -21,8 +21,8 @@ import (
 const (
 	tagEvent       = "Events"
 	heartbeatEvery = 15 * time.Second
-	// leaderLookEvery is how often a stream asks whether its server hears from the leader. Two looks in a row end it: an election is
-	// often over before.
+	// leaderLookEvery is how often a stream checks whether its server hears from the leader. Two checks in a row without it end the
+	// stream: an election is often over sooner.
 	leaderLookEvery = 2 * time.Second
 	streamWrite     = 30 * time.Second // for one write to a stream
 	streamEnd       = time.Second      // for the last ones, once the request has ended

@@ -42,8 +42,9 @@ func strongest(all []assigned) (out []assigned) {
 	return out
 }
 
-// act gives a principal the role that it acts in. One with a role in the cluster has that. Another acts in one tenant in each
-// request: the one that the request names, if it has a role there, or else the first, its own roles before the bound ones.
+// act gives a principal the role that it acts in: its role in the cluster, if it has one. Any other acts in one tenant in
+// each request: in the one that the request names, if it has a role there, or else in the first. Its own roles come before
+// the bound ones.
 func (p *principal) act(own []assigned, bound []state.RoleBinding, asked string) {
 	for _, b := range bound {
 		own = append(own, assigned{Tenant: b.Tenant, Role: b.Role, Binding: b.ID})
@@ -63,7 +64,7 @@ func assignedRole(h assigned) v1.AssignedRole {
 	return v1.AssignedRole{Role: string(h.Role), Tenant: h.Tenant, Binding: h.Binding}
 }
 
-// revokedUser says that the token of a user was issued before it was revoked; nil if it was not.
+// revokedUser refuses a token that was issued before its user was revoked; nil: it was not.
 func (s *Server) revokedUser(p *principal) *problem {
 	r, there := s.cluster.Revocation(p.ID)
 	if !there || !p.Issued.Before(r.Before) {

@@ -49,8 +49,8 @@ func newJoinLimit() *joinLimit {
 	return &joinLimit{all: rate.NewLimiter(joinsInAll, joinsInAllOnce), by: by}
 }
 
-// take a place for a request from an address at that time. Without one, it returns after what time to ask again. A request
-// that its own address has no place for takes none of all addresses' places.
+// take takes a place for a request from an address at that time, or returns how long to wait before the next try. A
+// request that its own address has no place for takes none of all addresses' places.
 func (l *joinLimit) take(from netip.Addr, now time.Time) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,7 +18,8 @@ import (
 type Members interface {
 	// Leader says whether this server leads, and else where the one that does can be asked.
 	Leader() (here bool, address string)
-	// CaughtUp says whether a row that this server's state lacks is nowhere, but for one that is on its way.
+	// CaughtUp reports whether this server's state has all rows but those on their way: any other row that
+	// it does not have does not exist.
 	CaughtUp() bool
 	// Client hands requests on.
 	Client() *transport.Client

@@ -48,8 +48,8 @@ func (s *Server) ownMigration(ctx context.Context, t TenantParams, r ReadParams,
 // ownsMigration says whether a migration is of a VM in the scope.
 func (sc scope) ownsMigration(m state.Migration) bool { return sc.owns(m.VMName) && m.Open >= sc.since }
 
-// migration as a restricted scope shows it: when a VM moves, how far that is and how long it stood still. Where it goes, why, and how
-// fast hosts send say how busy others are.
+// migration as a restricted scope shows it: when a VM moves, how far it is and how long it stood still. The target, the reason and
+// the rate are left out, because they say how busy others are.
 func (x scopedView) migration(row state.Migration) v1.Migration {
 	full := migration(x.v, row)
 	out := v1.Migration{ID: full.ID, VMID: full.VMID, Generation: full.Generation, State: full.State, Reason: "its operators move it", BytesMoved: full.BytesMoved,

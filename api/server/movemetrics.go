@@ -24,8 +24,8 @@ var (
 // downtimeBuckets, seconds.
 var downtimeBuckets = []float64{.01, .03, .1, .3, 1, 3, 10, 30}
 
-// moveMeter adds up migrations. The state keeps the last of them only, so each is counted when it is first seen
-// to have ended; what had ended before the first look is not counted, for a server before may have.
+// moveMeter adds up migrations: ends when it first observes them, and bytes as they grow. The state keeps only
+// the latest migrations. What the first observation has is not counted: an earlier server may have counted it.
 type moveMeter struct {
 	mu       sync.Mutex
 	begun    bool
@@ -48,7 +48,8 @@ func newMoveMeter() *moveMeter {
 		results: map[state.MigrationState]float64{state.MigrationDone: 0, state.MigrationFailed: 0, state.MigrationAborted: 0}}
 }
 
-// observe at the migrations that there are, once the state is up to date.
+// observe counts what changed since the last observation. rows must be of a state that is up to
+// date.
 func (m *moveMeter) observe(rows []state.Migration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

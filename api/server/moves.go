@@ -39,8 +39,8 @@ func (p WaitParam) duration() (time.Duration, error) {
 	return d, nil
 }
 
-// poll reads until something changed after an index, or nothing more can, or the time is over. read says at
-// which index what it read last changed, and whether it has ended.
+// poll reads until what it reads changed after an index, or can change no more, or the time is over. read
+// returns the index at which that changed last, and whether it has ended.
 func poll[T any](ctx context.Context, s *Server, in ReadParams, wait WaitParam, read func(*leader.View) (out T, index uint64, ended bool, err error)) (T, error) {
 	view := func() (*leader.View, *leader.View, error) {
 		v, err := s.view(ctx, in.Consistency)
@@ -49,8 +49,8 @@ func poll[T any](ctx context.Context, s *Server, in ReadParams, wait WaitParam, 
 	return pollUntil(ctx, s, wait, view, read, func(index uint64) bool { return index > in.Index })
 }
 
-// pollUntil reads what a view shows of the state until the index of what was read satisfies changed, or it has ended, or the time is
-// over. view returns that, and the look at the cluster that it is made from.
+// pollUntil reads what a view shows until changed accepts the index of what was read, or that has ended, or the time is over. view
+// returns the view for read, and the look at the cluster that it is made from.
 func pollUntil[V, T any](ctx context.Context, s *Server, wait WaitParam, view func() (V, *leader.View, error), read func(V) (out T, index uint64, ended bool, err error),
 	changed func(index uint64) bool) (T, error) {
 	var none T

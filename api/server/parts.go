@@ -14,8 +14,8 @@ type PartParams struct {
 	Limit  int    `query:"limit" minimum:"0" maximum:"1000" doc:"At most so many items, and how many there are in all; 0: all of them."`
 }
 
-// portion of a list under way. Items are offered to it in their order, and only those that it has are made: a part of a long list costs little more than
-// its length.
+// portion is a part of a list under way. Items are offered to it in order, and only those that the part has are made: a part of a long list
+// costs little more than its length.
 type portion[T any] struct {
 	asked PartParams
 	terms []string

@@ -19,10 +19,10 @@ const (
 	maxLive    = 256 // event streams, consoles and long polls together
 	maxStreams = 100 // event streams: each costs work at every event
 
-	// sweepEvery is how often this server looks whether the tokens of running requests are still good. Requests that
-	// began before their token ended have leewayAfterEnd to finish, so that the one that revokes its own token is
-	// answered. What runs longer is cut: after sweepEvery + leewayAfterEnd rounded up to sweepEvery, 2 s, and the time that the
-	// state takes to come here. The documented bound is 5 s.
+	// sweepEvery is how often this server checks whether the tokens of running requests are still good. A request that began
+	// before its token ended has leewayAfterEnd to finish, so that one that revokes its own token is answered. What runs longer
+	// is cut at most 2 s (sweepEvery + leewayAfterEnd, rounded up to sweepEvery) after the end is in this server's state. The
+	// documented bound is 5 s.
 	sweepEvery     = time.Second
 	leewayAfterEnd = time.Second
 
@@ -265,8 +265,8 @@ func (s *Server) suspends(p *principal) *problem {
 	return nil
 }
 
-// lastingEnd is when what the principal makes has to end; zero: never. People who log in may make what goes on, such as tokens for
-// services.
+// lastingEnd is when what the principal makes has to end; zero: never. What people make who logged in, such as tokens for
+// services, may outlast their log-in.
 func (p *principal) lastingEnd() time.Time {
 	if p.Subject != "" {
 		return time.Time{}

@@ -22,7 +22,7 @@ import (
 type problem struct {
 	v1.Problem
 	retry bool // worth trying again soon
-	plain bool // its text speaks of the object alone that the request named
+	plain bool // its text speaks only of the object that the request named: tenants may see it
 }
 
 // Error implements error.
@@ -75,7 +75,7 @@ func newProblem(status int, kind, detail string) *problem {
 	return &problem{Problem: v1.Problem{Type: kind, Title: titles[kind], Status: status, Detail: detail}}
 }
 
-// kinds of problems by status, for those that are not ours to begin with.
+// kinds are the types of problems that huma reports, by status.
 var kinds = map[int]string{
 	http.StatusBadRequest:            v1.ProblemMalformed,
 	http.StatusUnauthorized:          v1.ProblemUnauthorized,
@@ -91,8 +91,9 @@ var kinds = map[int]string{
 	http.StatusTooManyRequests:       v1.ProblemTooMany,
 }
 
-// newError makes the problem of an error that huma found: a parameter that
-// does not fit, a body that is missing. What it cannot name stays inside.
+// newError makes the problem of an error that huma found: a parameter that does not fit, a body
+// that is missing. An error with a status that is not in kinds becomes an internal one, without its
+// text.
 func newError(status int, msg string, errs ...error) huma.StatusError {
 	kind, known := kinds[status]
 	if !known {
@@ -228,13 +229,15 @@ func problemOf(err error) *problem {
 	return newProblem(http.StatusInternalServerError, v1.ProblemInternal, "the server's log has the details")
 }
 
-// reasonOf a conflict: what it is about says why, and the kind of the problem that it is one.
+// reasonOf a conflict is its text without that of state.ErrConflict and state.ErrInUse: the
+// problem's type says as much.
 func reasonOf(err error) string {
 	text := strings.ReplaceAll(err.Error(), ": "+state.ErrConflict.Error(), "")
 	return strings.TrimSuffix(text, ": "+state.ErrInUse.Error())
 }
 
-// problemOfChange is the problem of a change that VMs do not allow as it is, or the changes of others; nil if the error is another one.
+// problemOfChange is the problem of a change for which VMs would have to restart, or cannot move, or that others made differently
+// meanwhile; nil for any other error.
 func problemOfChange(err error) *problem {
 	var restarts *leader.NeedsRestart
 	var merged *leader.Conflicts
@@ -258,7 +261,7 @@ func problemOfChange(err error) *problem {
 	return nil
 }
 
-// withFields is a problem with what it says of each field, of the virtual cluster alone that the request named.
+// withFields adds a fault for each field. The faults speak only of the virtual cluster that the request named.
 func withFields(p *problem, fields []leader.FieldError) *problem {
 	p.plain = true
 	for _, f := range fields {

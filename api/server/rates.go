@@ -18,10 +18,10 @@ const (
 	DefaultRate = 500
 	// burst is how many seconds' worth of requests a principal may send at once.
 	burst = 10
-	// probeRate is how many dry runs in a second a server answers all tokens of one tenant. They show whether something fits now and change
-	// nothing: the bound slows bisection for how much room others leave. Requests that are carried out, or refused, are not in it.
+	// probeRate is how many dry runs in a second a server answers all tokens of one tenant together. A dry run shows whether something fits
+	// now: the bound slows a search for how much room others leave. It does not count requests that are carried out, or refused.
 	probeRate = 2
-	// maxBuckets is when buckets that are full are dropped: they say nothing.
+	// maxBuckets is the number of buckets from which on those are dropped that are full again.
 	maxBuckets = 10_000
 )
 
@@ -93,8 +93,8 @@ func (s *Server) tooFast(ctx context.Context, p *principal, now time.Time) *prob
 	return nil
 }
 
-// tooManyDryRuns is the answer to a tenant that has asked for too many dry runs; nil if it has not. It counts the requests of those alone
-// that may use the route.
+// tooManyDryRuns is the answer to a tenant that has asked for too many dry runs; nil if it has not. Only requests whose role may use the
+// route count.
 func (s *Server) tooManyDryRuns(ctx context.Context, p *principal, route string, r *http.Request, now time.Time) *problem {
 	if p.of() == "" || transport.ForwardedBy(ctx) != "" || !s.dryRuns[route] || !dryRun(r) || s.probes.take(p.of(), now) {
 		return nil

@@ -12,10 +12,10 @@ import (
 )
 
 // Mover is what the API asks of the cluster about moves. *leader.Service is one. Errors are those of package
-// control, wrapped.
+// leader, wrapped.
 type Mover interface {
-	// Rebalance makes a plan and, but for a dry run or where plans are only proposed, puts it in force. That no
-	// move is worth it is an answer: a plan without steps.
+	// Rebalance makes a plan and puts it in force, except in a dry run or where plans are only proposed. Where
+	// no move is worth it, the answer is a plan without steps.
 	Rebalance(ctx context.Context, q leader.RebalanceRequest, call leader.Call) (leader.MoveResult, error)
 	Curve(ctx context.Context) ([]leader.CurvePoint, error)
 	ApplyPlan(ctx context.Context, id string, call leader.Call) (leader.MoveResult, error)

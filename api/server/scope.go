@@ -28,13 +28,14 @@ type TenantParams struct {
 // handler gets rows through a scope, and answers with what the scope makes of them.
 type scope struct {
 	tenant string // "" where it is all of them
-	// restricted: the principal is of the tenant. It sees nothing of hosts, of the log and of other tenants.
+	// restricted: the principal is of the tenant. It sees no hosts, no log and no other tenants.
 	restricted bool
 	salt       string // of the tenant: makes ETags that do not show the index of the log
-	// since is the index of the log at which the tenant was made; 0 for the default one. What is older was of a tenant of that name
-	// that was deleted.
+	// since is the log index at which the tenant was made; 0 for the tenant default. What is older belonged to a deleted tenant of
+	// the same name.
 	since uint64
-	// maxPriority that a restricted request may give a virtual cluster which has no higher one.
+	// maxPriority is the highest priority that a restricted request may give. A virtual cluster that
+	// has a higher one may keep it.
 	maxPriority int
 }
 
@@ -55,8 +56,8 @@ func (s *Server) scoped(ctx context.Context, t TenantParams, r ReadParams) (scop
 	return scopedView{sc, v}, err
 }
 
-// scopedOrAll is scoped for lists that a role of the cluster has whole unless it names a tenant: the cluster's own, and those of all
-// tenants.
+// scopedOrAll is scoped for lists that a role of the cluster gets whole unless it names a tenant: with what belongs to the cluster,
+// and to all tenants.
 func (s *Server) scopedOrAll(ctx context.Context, t TenantParams, r ReadParams) (scopedView, error) {
 	if t.Tenant == "" && principalOf(ctx).of() == "" {
 		t.Tenant = allTenants
@@ -64,7 +65,8 @@ func (s *Server) scopedOrAll(ctx context.Context, t TenantParams, r ReadParams) 
 	return s.scoped(ctx, t, r)
 }
 
-// one is scoped for a request that names one object: all tenants is no answer to where it is.
+// one is scoped for a request that names one object: it refuses the tenant *, which does not say
+// whose object is meant.
 func (s *Server) one(ctx context.Context, t TenantParams, r ReadParams) (scopedView, error) {
 	if t.Tenant == allTenants {
 		return scopedView{}, invalidParameter("query", "tenant", t.Tenant, "must name one tenant here")
@@ -141,7 +143,7 @@ func (sc scope) owns(full string) bool {
 	return sc.tenant == "" || sc.tenant == tenant
 }
 
-// names of an object in answers: its tenant where the request did not name it, and its name there.
+// names returns an object's tenant, "" where the request named it, and its name there.
 func (sc scope) names(full string) (tenant, name string) {
 	tenant, name = state.SplitName(full)
 	if sc.tenant != "" {
@@ -158,7 +160,7 @@ func ownerOf(full string) string {
 	return ""
 }
 
-// text is what a sentence about objects of the scope says to those who know only it: their names without their tenant.
+// text is a sentence about objects of the scope, for readers who know no other scope: without the tenant in names.
 func (sc scope) text(t string) string {
 	if sc.tenant == "" || sc.tenant == state.DefaultTenant {
 		return t
@@ -176,7 +178,8 @@ func (sc scope) version(id string, index uint64) string {
 	return `"` + hex.EncodeToString(sum.Sum(nil)[:12]) + `"`
 }
 
-// call is what comes with a change of the virtual cluster of that full name; "": of none that there is.
+// call is what comes with a change of the virtual cluster of that full name; "": of none that
+// exists.
 func (x scopedView) call(p CallParams, full string) (leader.Call, error) {
 	if !x.restricted {
 		c, err := p.call()
@@ -187,7 +190,7 @@ func (x scopedView) call(p CallParams, full string) (leader.Call, error) {
 	if p.IfMatch == "" || p.IfMatch == "*" {
 		return c, nil
 	}
-	c.IfMatch = math.MaxUint64 // that nothing has
+	c.IfMatch = math.MaxUint64 // an index that no virtual cluster has
 	if vc, ok := x.v.VCNamed(full); ok && p.IfMatch == x.version(vc.ID, vc.ModifyIndex) {
 		c.IfMatch = vc.ModifyIndex
 	}
@@ -273,7 +276,7 @@ func (x scopedView) token(t state.Token) v1.Token {
 	return tokenOf(t)
 }
 
-// maker as the scope shows it: to a tenant, a token of its own that is there. Who of the cluster it was is not the tenant's business.
+// maker is who made a token, as the scope shows it. A tenant sees its own tokens that exist, and not who works for the cluster.
 func (sc scope) maker(madeBy string, known interface {
 	Token(id string) (state.Token, bool)
 }) string {
@@ -288,8 +291,8 @@ func (sc scope) maker(madeBy string, known interface {
 	return madeBy
 }
 
-// imageNamed is the image that a name in the scope stands for: the tenant's own, or else the one that is open to all tenants. What is older
-// than the tenant was of a deleted one.
+// imageNamed is the image that a name in the scope stands for: the tenant's own, or else the one that is open to all tenants. An image
+// older than the tenant belonged to a deleted tenant of that name.
 func (x scopedView) imageNamed(name string) (state.Image, bool) {
 	if i, ok := x.v.Image(x.full(name)); ok && i.CreateIndex >= x.since {
 		return i, true

@@ -41,7 +41,7 @@ func (sc scope) virtualCluster(view leader.VCView) v1.VirtualCluster {
 	return out
 }
 
-// askers are those who asked for something, to those who do not know who works for the cluster: tokens of the tenant by their names.
+// askers are those who asked for something, as a tenant sees them: its own tokens by name, all others as an operator.
 func (sc scope) askers(all []string) []string {
 	out := []string{}
 	for _, by := range all {

@@ -258,7 +258,7 @@ func (s *Server) view(ctx context.Context, consistency string) (*leader.View, er
 	return s.viewOfAny(ctx, consistency)
 }
 
-// knowsRights says whether this server's state has the rights of now, up to some seconds ago.
+// knowsRights reports whether this server's state has the rights of now, or of some seconds ago.
 func (s *Server) knowsRights() bool {
 	if s.opts.Members == nil {
 		return true
@@ -267,7 +267,7 @@ func (s *Server) knowsRights() bool {
 	return here || address != "" && s.opts.Members.CaughtUp()
 }
 
-// viewOfAny is view for principals of tenants, too. A server that does not know of the leader does not know of rights that ended: it
+// viewOfAny is view for principals of tenants, too. A server that does not hear from the leader does not know which rights ended: it
 // answers tenants nothing, stale or not.
 func (s *Server) viewOfAny(ctx context.Context, consistency string) (*leader.View, error) {
 	if principalOf(ctx).of() != "" && !s.knowsRights() {

@@ -73,8 +73,8 @@ func (a *answer) Write(b []byte) (int, error) {
 // Flush implements http.Flusher: the answer goes to the page when it is whole.
 func (a *answer) Flush() {}
 
-// SetWriteDeadline sets that of the browser's connection, for http.ResponseController. What is read is of the page itself, and has
-// no deadline to set.
+// SetWriteDeadline sets the deadline of the browser's connection, for http.ResponseController. Reads have none: what the API reads
+// is from the page itself.
 func (a *answer) SetWriteDeadline(t time.Time) error {
 	return http.NewResponseController(a.page).SetWriteDeadline(t)
 }

@@ -29,7 +29,7 @@ type Issuer interface {
 }
 
 // pending is the cookie of a log-in that is under way. It is for this browser, serves once, and must come along when the issuer sends
-// the browser back (SameSite=Lax). Who has it has no session yet: the code is missing.
+// the browser back (SameSite=Lax). The cookie alone is no session: that also takes the issuer's code.
 const pending = "__Host-evenkeel-login"
 
 // pendingFor is how long a person may take at the issuer.

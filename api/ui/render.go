@@ -46,8 +46,8 @@ func (u *UI) render(v *visit, status int, name string) {
 	_, _ = v.w.Write(page) // an error here means that the browser is gone: there is no one to report it to
 }
 
-// mayPack says whether an answer may be packed. One that another site makes a browser ask for is not: from how small it becomes, that site
-// could learn what the page says (the BREACH attack), by what it adds to the address.
+// mayPack says whether an answer may be packed. One that another site makes a browser ask for may not: that site could learn what the page
+// says from how its size changes with what the site adds to the address (the BREACH attack).
 func mayPack(r *http.Request) bool {
 	site := r.Header.Get("Sec-Fetch-Site")
 	return strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") && (site == "same-origin" || site == "none")

@@ -111,7 +111,7 @@ func drainRequest(c *call) (v1.DrainRequest, error) {
 	return q, err
 }
 
-// drainNext drains the first batch of hosts that was not drained yet.
+// drainNext drains the first drain batch without the hosts of --skip.
 func drainNext(c *call, q v1.DrainRequest) error {
 	groups, err := c.api.DrainGroups(c.ctx)
 	if err != nil {
@@ -149,7 +149,7 @@ func drainNext(c *call, q v1.DrainRequest) error {
 	return followDrains(c, hosts)
 }
 
-// withoutSkipped are the groups less the hosts that had their turn.
+// withoutSkipped are the drain batches without the hosts to be skipped.
 func withoutSkipped(groups v1.DrainBatches, skip []string) v1.DrainBatches {
 	left := v1.DrainBatches{Items: []v1.DrainBatch{}, Blocked: []v1.BlockedHost{}}
 	for _, g := range groups.Items {

@@ -1,6 +1,6 @@
-// Command vcctl is the command line of Evenkeel: it asks a server over the
-// REST API, and solves placement problems by itself (vcctl solve). It keeps no
-// state and needs no libvirt.
+// Command vcctl is the command line of Evenkeel: it asks a server over the REST API, and solves
+// placement problems by itself (vcctl solve). It keeps no state but its configuration and its
+// log-ins, and needs no libvirt.
 package main
 
 import (

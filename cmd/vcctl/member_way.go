@@ -15,18 +15,18 @@ import (
 // maxToken of a file, bytes.
 const maxToken = 4096
 
-// way is what vcctl has for a cluster.
+// way says how much of what vcctl needs for the cluster is kept on this host.
 type way int
 
 const (
-	wayNone  way = iota // nowhere to keep anything
-	wayThere            // it had a configuration before, which stays
+	wayNone  way = iota // nothing: there is no place to keep it
+	wayThere            // an earlier configuration, which stays as it was
 	wayOpen             // addresses and CA certificate, but no token
 	wayWhole            // all it needs
 )
 
-// keepWay leaves the way into the cluster that this host has joined where vcctl looks for it, unless a configuration is there.
-// tokenFile has the token to keep; "" = there is none.
+// keepWay writes the configuration of vcctl for the cluster that this host has joined, unless there is one already. tokenFile
+// has the token to keep; "" = there is none.
 func keepWay(config string, addresses []string, ca, tokenFile string) (way, error) {
 	if config == "" || ca == "" {
 		return wayNone, nil
@@ -56,7 +56,7 @@ func keepWay(config string, addresses []string, ca, tokenFile string) (way, erro
 	if err := keepFile(filepath.Join(dir, "ca.pem"), ca); err != nil {
 		return wayNone, err
 	}
-	return kept, keepFile(config, text) // last: with it vcctl takes the others
+	return kept, keepFile(config, text) // last: it names the other files
 }
 
 // joinedText says what a host is now, and what vcctl on it lacks.

@@ -70,7 +70,7 @@ func planList(c *call) (any, view, error) {
 	return hinted(c, "No plan is open; --all lists those that ended too.\n", planTable, all, err)
 }
 
-// openOr are the states that --state names; else all (nil) with --all, and those that are open without.
+// openOr returns the states that --state names; without it the open ones, or all (nil) with --all.
 func (c *call) openOr(known []string, open ...string) ([]string, error) {
 	states, err := wantedStates(c, known)
 	switch {
@@ -102,7 +102,7 @@ func ofStates[T any](states []string, n int, ask func(state string) ([]T, error)
 	return out[:min(n, len(out))], nil
 }
 
-// hinted is a list that says to people what an empty one may be because of.
+// hinted is a list, or where it is empty a hint for people: why it may be.
 func hinted[T any](c *call, hint string, in listView[T], all []T, err error) (any, view, error) {
 	if len(all) > 0 || c.Bool("all") || c.String("state") != "" {
 		return in.answer(all, err)

@@ -21,11 +21,12 @@ func machineID() string {
 }
 
 // driveAlone makes sure that no other vcd drives this host's hypervisor, whatever its data directory and its configuration, until
-// what is returned is closed or this process ends: a name that the kernel gives once, in no file that could be lost.
+// the listener is closed or this process ends. It listens on an abstract unix socket: the kernel gives its name to one process,
+// and no file of it can be lost.
 func (c *config) driveAlone() (net.Listener, error) {
 	what := c.Hypervisor
 	if what == "simulated" {
-		what += " " + c.DataDir // which is where it is
+		what += " " + c.DataDir // simulated hosts are those of a data directory
 	}
 	sum := sha256.Sum256([]byte(what))
 	l, err := net.Listen("unix", "@evenkeel-agent-"+hex.EncodeToString(sum[:16]))

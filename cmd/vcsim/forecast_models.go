@@ -36,8 +36,8 @@ var forecasters = []forecaster{
 		newProduction},
 }
 
-// start is a model of the kind that has seen nothing yet of a series. No model says that use is negative, whether it
-// knows better or not: all are scored on equal footing.
+// start makes a model of the kind for a series. Use is never negative: what a model states below 0 counts as 0, so
+// that all are scored alike.
 func (f forecaster) start(s trace.Series) forecast.Model { return positive{f.make(s)} }
 
 // positive is a model whose quantiles and means are 0 where it states less. Its variances stay as they are: they are not

@@ -96,7 +96,7 @@ Where applications have deadlines (recurring):
 	}
 }
 
-// runOptions is what a run is of.
+// runOptions are the workload and the policies of a run, and where its results are kept.
 type runOptions struct {
 	pace     workload.Pace
 	record   *record // nil: pace
@@ -203,7 +203,7 @@ func paceOfFlags(c *cli.Context, memory v1.Size) (workload.Pace, error) {
 
 func inDays(d float64) bool { return d >= 0 && d <= 36500 }
 
-// paceOf is Pace's workload on so many hosts, in so many days, with as many applications for both as theirs, if apps is 0.
+// paceOf is Pace's workload on so many hosts, in so many days. apps 0: as many per host and day as in the paper.
 func paceOf(hosts, apps int, days, load float64) workload.Pace {
 	p := workload.PaceDefault
 	if apps == 0 {
@@ -216,7 +216,7 @@ func paceOf(hosts, apps int, days, load float64) workload.Pace {
 
 // side plays all policies with all seeds, and writes what came of it.
 func (o runOptions) side(ctx context.Context, c *cli.Context, seeds []uint64) error {
-	// Nothing runs before it is known that all policies can play it.
+	// Check first that all policies can play all workloads, so that no run is in vain.
 	for i, seed := range seeds {
 		if o.seed = seed; o.record == nil && i > 0 {
 			break
@@ -255,7 +255,8 @@ func (o runOptions) side(ctx context.Context, c *cli.Context, seeds []uint64) er
 	return writeOutcomes(c.App.Writer, c.String("output"), all)
 }
 
-// checked draws the workload and says whether all policies can play it. Of pace it need not be drawn.
+// checked draws the workload and checks that all policies can play it. It checks a workload of pace
+// without drawing it, and returns nil.
 func (o runOptions) checked() (*playing, error) {
 	if o.record == nil {
 		for _, name := range o.policies {
@@ -289,7 +290,7 @@ func (o runOptions) draw() (*playing, error) {
 	return o.paces(w), nil
 }
 
-// paces is a workload on the hosts that it was drawn for.
+// paces is a workload of pace on the hosts that it was drawn for.
 func (o runOptions) paces(w *workload.Workload) *playing {
 	return &playing{w: w, hosts: slices.Repeat([]replay.Host{{CPU: o.pace.CPU, Memory: o.pace.Memory}}, o.pace.Hosts)}
 }

@@ -270,7 +270,7 @@ func sideBySide(parts int, do func(part int)) {
 	all.Wait()
 }
 
-// ownSettings are how Evenkeel shapes.
+// ownSettings sets how Evenkeel itself rightsizes.
 func ownSettings(p *replay.Rightsizing) {
 	p.Buffer = forecast.Buffer{K1: 0.02, K2: 1, Spread: forecast.Quantile, Level: 0.975}
 	p.Yield = 0.5

@@ -155,8 +155,8 @@ func isSetting(name string) bool {
 	return slices.Contains([]string{"declared", state.Conservative, state.Balanced, state.Aggressive}, name)
 }
 
-// settingsNamed makes the policy that settings of a cluster stand for, which looks every step seconds. Floors is the memory that no VM has less of, by
-// group of the workload.
+// settingsNamed makes the policy that cluster settings of that name stand for, or else the policy of vcsim run. It decides every step
+// seconds. floors is the memory that no VM has less of, by group of the workload.
 func settingsNamed(name string, step float64, floors []float64) (replay.Policy, error) {
 	switch name {
 	case "declared":

@@ -12,9 +12,9 @@ import (
 	"evenkeel/sim/replay"
 )
 
-// moving lets a policy move VMs that run, as the production loop does: at the times that rebalance.Trigger says, by a plan of package migration within a budget
-// that rebalance.Worth finds worth its bytes; and where the first virtual cluster that waits has no room, by a plan that makes some. Moves take no
-// time here; what they send is the memory in use.
+// moving lets a policy move VMs that run, as the production loop does. At the times that rebalance.Trigger says it carries out a plan of
+// package migration within a budget, if rebalance.Worth finds the plan worth its bytes. Where the first application that waits has no room,
+// it carries out a plan that makes some. Moves take no time here; what they send is the memory in use.
 type moving struct {
 	replay.Policy
 	rightsizing *replay.Rightsizing // that the policy is; nil: VMs need what they declared
@@ -69,7 +69,7 @@ func (m *moving) need(c *replay.Cluster, slot int32) float64 {
 		return c.RequestCPU[slot]
 	}
 	cpu, _ := m.rightsizing.Need(slot)
-	return max(cpu, c.CPU[slot]) // one that has just begun has what it declared
+	return max(cpu, c.CPU[slot]) // a VM that has just begun has what it declared
 }
 
 func (m *moving) rebalance(c *replay.Cluster) {
@@ -109,7 +109,7 @@ func (m *moving) rebalance(c *replay.Cluster) {
 	}
 }
 
-// room makes some for the first application that waits, if that takes moves.
+// room makes room for the first application that waits, if that takes moves.
 func (m *moving) room(c *replay.Cluster) {
 	app := c.FirstWaiting()
 	period := m.settings.WithDefaults().Period.Duration().Seconds()
@@ -141,7 +141,8 @@ func (m *moving) room(c *replay.Cluster) {
 	}
 }
 
-// problem is the cluster with a group for each VM, and with an application that waits (-1: none). least is the yield that each must have.
+// problem is the cluster with a group for each VM, and with an application that waits (-1: none). lowest is the yield that each VM must
+// have.
 func (m *moving) problem(c *replay.Cluster, need func(slot int32) float64, lowest float64, app int32) migration.Problem {
 	p := migration.Problem{Steps: planEffort}
 	for h, host := range c.Hosts {

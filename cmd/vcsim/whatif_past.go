@@ -54,7 +54,7 @@ type past struct {
 	vms, throttled, unknown int
 }
 
-// add a virtual cluster whose VMs are so many steps ahead of their history, and return the cores it declared.
+// add adds a virtual cluster whose VMs are so many steps ahead, and returns the cores that it declared.
 func (p *past) add(vc v1.HistoryVirtualCluster, ahead int) (cores float64) {
 	arrival := max(0, vc.CreatedAt.Sub(p.h.From).Seconds())
 	if arrival >= p.end {
@@ -94,8 +94,8 @@ func (p *past) add(vc v1.HistoryVirtualCluster, ahead int) (cores float64) {
 	return cores
 }
 
-// pattern of shares of what was declared. A step without a value is as the one before; those before the first are as that; known says
-// whether there is any, else all that was declared counts.
+// pattern makes a pattern of shares of what was declared. A step without a value repeats the one before; steps before the first value
+// repeat that. known: there is a value; without any, all that was declared counts.
 func (p *past) pattern(values []*float64, declared float64) (index int32, known bool) {
 	last := float32(1)
 	for _, v := range values {

@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	alikeWithin = 2.0  // times by which the spreads of two jobs may differ that are equally steady
-	minSpread   = 0.01 // all that are steadier are equally steady
-	eachGives   = 60   // runs that each job gives, of fewer ones some several times: jobs count the same
+	alikeWithin = 2.0  // factor by which the spreads of two jobs may differ that count as equally steady
+	minSpread   = 0.01 // the least spread: steadier jobs count as equally steady
+	eachGives   = 60   // runs that each peer gives, so that jobs count the same; one of fewer runs gives some several times
 )
 
 // Peer is how the later runs of a job compared with what its earlier ones typically did: what a model of the earlier ones would have met.
@@ -49,10 +49,11 @@ func sizes(runs [][]float64) (work, length []float64) {
 	return work, length
 }
 
-// unseenRun is a run that is to be learned from beside a job's own ones, where these are too few to say what one run in 1/chance needs: n runs say nothing about less than 1/(n+1).
-// It is the job's typical run, made so long and so heavy as only that share of the peers' later runs is, of jobs that are as steady as this one; steps bound it, as no run can be
-// helped that is longer than its window. It assumes that jobs of equal spread have equal tails, which holds as a mean over jobs if at all. There is none where the job's own runs are
-// enough, or all peers' runs too few.
+// unseenRun returns a run that is to be learned from beside a job's own ones, where these are too few for a chance: n runs say nothing
+// about less than 1/(n+1). It is the job's typical run, made so long and so heavy that only that share of the later runs of its peers is
+// longer, or heavier. Peers are jobs as steady as this one. steps bound the run: no reservation serves a run that is longer than its
+// window. It assumes that jobs of equal spread have equal tails, which is true as a mean over jobs if at all. nil: the job's own runs are
+// enough, or those of all peers too few.
 func unseenRun(runs [][]float64, peers []Peer, chance float64, steps int) []float64 {
 	if len(runs) == 0 || !(chance > 0) || Supports(len(runs), chance) {
 		return nil
@@ -90,9 +91,10 @@ func unseenRun(runs [][]float64, peers []Peer, chance float64, steps int) []floa
 	return enlarged(typical, max(1, percentile(longer, 1-chance)), max(1, percentile(heavier, 1-chance)), steps)
 }
 
-// ToServe are the runs that a reservation has to serve, so that the next run has more work than any of them with the chance: a job's own ones without the heaviest that the chance gives
-// away (conformal by their work: the rank ceil((n+1)(1-chance)) is kept), or with an unseen one where they are too few. The chance that follows, promised, is never below 1/(n+1): what is
-// borrowed adds nothing to it.
+// ToServe returns the runs that a reservation has to serve, so that the next run has more work than any of them with the chance. They are a
+// job's own runs without the heaviest that the chance leaves out (conformal by their work: the rank ceil((n+1)(1-chance)) is kept). Where
+// these are too few, they are all of them and an unseen one. promised is the chance that follows, never below 1/(n+1): the unseen run adds
+// nothing to it.
 func ToServe(runs [][]float64, peers []Peer, chance float64, steps int) (serve [][]float64, promised float64) {
 	n := len(runs)
 	rank := int(math.Ceil(float64(n+1)*(1-chance) - 1e-9))

@@ -21,7 +21,8 @@ const (
 	betweenAlarms = 100
 	// bet is the exponent of the bets against a model: small ones win more on p-values that are far too small.
 	bet = 0.3
-	// surestAlpha leaves nothing undone of a thousand runs or fewer: it costs more than all that lies idle for it.
+	// surestAlpha is so small a weight that a fit to a thousand runs or fewer leaves no debt: debt costs more than
+	// all that is reserved against it.
 	surestAlpha = 0.001
 )
 
@@ -63,11 +64,11 @@ type Model struct {
 	scores []float64 // of the runs, each by a model that was not fitted to it, over Factor; sorted
 }
 
-// Learn fits what to reserve for the next run to past ones, in order of time. A choice (choose) is made of all runs, and eight times of
-// all but an eighth of them; the factor by which such a choice would have had to be larger is the score of a run that it has not seen. The
-// quantile of the scores at ceil((n+1)(1-miss)) is a conformal bound for the next run. As no run takes part in the choice that it scores,
-// the choice favours no score. The bound is not exact, as choices of nearly the same runs are used: guaranteed is twice the chance, and
-// about the chance itself is seen.
+// Learn fits what to reserve for the next run to past ones, in order of time. It makes one choice (choose) of all runs, and eight of all
+// runs but an eighth. The score of a run is the factor by which the choice that has not seen the run would have had to be larger. The
+// quantile of the scores at ceil((n+1)(1-miss)) is a conformal bound for the next run: no run takes part in the choice that scores it, so
+// that the choice favours no score. The bound is not exact, because the choices share most of their runs: the chance to miss is at most
+// twice miss by proof, and about miss by experience.
 func Learn(runs [][]float64, o Options) (Model, error) {
 	n := len(runs)
 	if n < MinRuns {
@@ -106,8 +107,8 @@ func Learn(runs [][]float64, o Options) (Model, error) {
 	return m, m.borrow(runs, o)
 }
 
-// coveredAt is the rank, from 1 on, of the score of n that the next run stays below with the chance 1-miss, or of the largest below it
-// that a factor covers; 0 = none is.
+// coveredAt is the rank, from 1 on, of the score that the next run stays below with the chance 1-miss. Where that score is infinite,
+// because no factor covers its run, it is the rank of the largest finite score; 0 = there is none.
 func coveredAt(sorted []float64, miss float64) int {
 	n := len(sorted)
 	within := min(n, int(math.Ceil(float64(n+1)*(1-miss)-1e-9)))
@@ -123,9 +124,9 @@ type chosen struct {
 	alpha, factor float64
 }
 
-// choose takes, of the fits to runs at all weights, each times the factor at which it serves all of these runs, the one that reserves least;
-// out are runs whose marks are left out. It leaves none of its runs out, whatever the chance: a choice of 17 runs must not serve more of
-// them than one of 20, or its scores promise too much.
+// choose fits a skyline at each weight, and multiplies it by the factor at which it serves these runs. It takes the one that serves most
+// runs, and of several the one that reserves least. out are runs whose marks are left out. The chance to miss plays no part here: a choice
+// of 17 runs must not leave out another share of them than one of 20, or its scores promise too much.
 func choose(runs [][]float64, o Options, out []int) (best chosen, err error) {
 	covered, cost := 0, math.Inf(1)
 	for _, alpha := range alphas {
@@ -254,8 +255,9 @@ const (
 	NeedsLess Drift = "runs need less than those that the model was fitted to"
 )
 
-// Observe takes in a run. Its conformal p-values are the shares of scores at least as large, or as small; each is bet against,
-// and gains above 100 withdraw the model: without a change that happens once in 100 runs on average, at most.
+// Observe takes in a run, and bets against its two conformal p-values: the shares of scores at least as large, and at least as
+// small. A gain of betweenAlarms withdraws the model: without a change of the job that happens once in 100 runs on average, at
+// most.
 func (w *Watch) Observe(m Model, run []float64) Drift {
 	s := factor(run, m.own, m.debts) // what is borrowed would look like less need
 	n := float64(len(m.scores))

@@ -184,8 +184,8 @@ type window struct {
 	first, last int // periods of the pattern
 }
 
-// scan finds the interval of phases with the best score: periods with a run in it, less periods without, less a little for its
-// width. tests is by how many scans of as many times the chance of a false pattern is shared.
+// scan finds the interval of phases with the best score: the periods with a run in it, less the periods without, less a little
+// for its width. tests is the number of scans among which the chance of a false pattern is divided.
 func scan(x []float64, period float64, tests int) (top window) {
 	all := make([]folded, 0, 2*len(x))
 	for i, v := range x {
@@ -228,8 +228,8 @@ func scan(x []float64, period float64, tests int) (top window) {
 	return top
 }
 
-// stretch returns the first and the last of successive periods of which as many as possible more have a run than have none, and
-// how many have one: a job has a life, and a stray run long before or after is no part of it.
+// stretch returns the first and the last of the successive periods in which the periods with a run exceed those without by
+// most, and how many have one: a job has a life, and a stray run long before or after is no part of it.
 func stretch(in []folded) (first, last, with int) {
 	periods := make([]int, len(in))
 	for i, f := range in {
@@ -252,9 +252,9 @@ func stretch(in []folded) (first, last, with int) {
 	return first, last, with
 }
 
-// significant says whether it is too unlikely that so many periods have a run in a share of the period by chance: if runs came
-// at their mean rate of that time, but at any moment, a period would have one with probability q, independently of others. The
-// bound is Chernoff's; tests is how many intervals were tried.
+// significant reports whether chance hardly explains that so many periods have a run in this share of the period. By chance,
+// runs come at their mean rate of that time, but at any moment: a period has one with probability q, independently of others.
+// The bound is Chernoff's; tests is the number of intervals tried.
 func (w window) significant(x []float64, with int, share float64, tests int) bool {
 	begin, end := math.Inf(1), math.Inf(-1)
 	for _, f := range w.in {

@@ -194,9 +194,9 @@ func (r Recurrence) search(from time.Time) (s search, err error) {
 	return s, err
 }
 
-// instants returns when a time of a rule comes. A time that the zone's clock leaves out comes as much later as the clock is put forward,
-// and one that it shows twice comes the first time. But what comes at least as often as the clock changes by, such as every hour, comes as
-// often as ever on that day: not for a time that is left out, and both times for one that is shown twice.
+// instants returns when a time of a rule comes. A rule comes once where its interval is longer than the change of the clock: a time that
+// the zone's clock leaves out comes as much later as the clock is put forward, and one that it shows twice comes the first time. Any other
+// rule, such as one of every hour, does not come at a time that is left out, and comes both times at one that is shown twice.
 func instants(wall time.Time, interval time.Duration, zone *time.Location) []time.Time {
 	first, second := readings(wall, zone)
 	if interval == 0 || interval > second.Sub(first).Abs() {
@@ -214,7 +214,8 @@ func instant(wall time.Time, zone *time.Location) time.Time {
 	return first // also where the clock is put forward over it
 }
 
-// readings are the times at which a zone's clock shows a time if it goes as on the day before, and as on the day after.
+// readings are the times at which a zone's clock would show a time with the offset of the day before, and with that of
+// the day after.
 func readings(wall time.Time, zone *time.Location) (before, after time.Time) {
 	at := func(near time.Time) time.Time { return wall.Add(-ahead(near, zone)) }
 	return at(wall.Add(-24 * time.Hour)), at(wall.Add(24 * time.Hour))

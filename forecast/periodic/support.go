@@ -6,7 +6,8 @@ import (
 	"strconv"
 )
 
-// MinChance is the smallest chance to miss that so many runs can support: of n+1 like runs, the one that needs more than all others is the next one with a chance of 1/(n+1).
+// MinChance is the smallest chance to miss that so many runs can support. Of n+1 like runs each is equally likely to need most: the next
+// one does with the chance 1/(n+1).
 func MinChance(runs int) float64 { return 1 / float64(runs+1) }
 
 // RunsFor is how many runs a job must have to support a chance to miss.
@@ -20,8 +21,8 @@ func Percent(chance float64) string {
 	return strconv.FormatFloat(math.Ceil(1000*chance-1e-6)/10, 'f', -1, 64) + "%"
 }
 
-// Support says what the runs of a model support, where its owner asked for a smaller chance than it promises; "" where it promises what was asked. Of a longer past the last
-// limit runs are learned from; 0: all.
+// Support says which chance the runs of a model support where its owner asked for a smaller one; "" where the model promises what was
+// asked. limit is the most runs that are learned from; 0: all.
 func (m Model) Support(limit int) string {
 	if m.Miss <= m.Asked+1e-9 {
 		return ""

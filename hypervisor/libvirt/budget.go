@@ -83,8 +83,8 @@ const pagesTwice = 0.03
 // latePasses is how many passes over the memory are made before post-copy is thought of: most guests need two or three.
 const latePasses = 4
 
-// rest says whether all that is left can be sent once within the limit: from the switch to post-copy on nothing
-// is written again here, and nothing is aborted.
+// rest reports whether all that is left can be sent once within the limit. After a switch to post-copy nothing
+// is written again here, and nothing can abort the move.
 func (b *budget) rest(now time.Time) bool {
 	if b.pass < 2 { // a pass is needed in which everything is sent: the guest waits for each page that is missing
 		return false

@@ -91,8 +91,8 @@ func (s *session) alive() bool {
 	return ok && err == nil
 }
 
-// shut takes the callbacks away, which hold the connection too, and drops the
-// session's own hold on it.
+// shut takes away the callbacks, which refer to the connection, too, and releases the session's own
+// reference to it.
 func (s *session) shut() {
 	s.mu.Lock()
 	ids := s.callbacks

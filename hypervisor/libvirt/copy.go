@@ -17,7 +17,8 @@ type copied struct {
 }
 
 // prepareCopy makes what the VM needs at the target: an empty overlay over the same base, and the seed.
-// What is there of the VM is of an earlier move, and stale: the VM runs here.
+// It replaces a disk and a seed of the VM there: they are of an earlier move, and stale, since the VM
+// runs here.
 func (h *Host) prepareCopy(ctx context.Context, m hypervisor.Migration) (*copied, error) {
 	spec := m.Spec
 	var image []byte

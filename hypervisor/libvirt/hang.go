@@ -25,8 +25,8 @@ type pending struct {
 
 type pendingKey struct{}
 
-// calling names what is called next with this context: a function of libvirt, the VM by its id ("" = none) and what people call
-// the object ("" = by the id).
+// calling returns a context that names the next call made with it: the function of libvirt, the id of the VM ("" = none), and
+// what people call the object ("" = named by that id).
 func calling(ctx context.Context, name, vm, object string) context.Context {
 	if object == "" && vm != "" {
 		object = "VM " + vm
@@ -42,7 +42,7 @@ func calledBy(ctx context.Context) *pending {
 	return &pending{name: "a call"}
 }
 
-// becomes the call of another function: fn may call several.
+// becomes records which function of libvirt is called now: fn may call several.
 func (p *pending) becomes(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

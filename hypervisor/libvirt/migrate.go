@@ -146,8 +146,8 @@ type answer struct {
 func (t *transfer) bandwidth() int64 {
 	switch {
 	case t.m.MaxBytes > 0:
-		// At a higher one much of a VM is sent between two looks at it: no budget would hold, or each would end before the first
-		// figures came. This one is spent in four seconds at the least.
+		// At a higher bandwidth much of a VM is sent between two polls: no budget would be kept, or each move would be aborted
+		// before the first figures came. At this one the budget lasts four seconds, or two if a disk is sent, too.
 		highest := max(t.m.MaxBytes>>2, 1<<20)
 		if t.m.Bandwidth > 0 {
 			highest = min(highest, t.m.Bandwidth)
@@ -169,8 +169,8 @@ func (t *transfer) call(ctx context.Context, flags libvirt.DomainMigrateFlags, b
 			p.BandwidthSet, p.Bandwidth = true, uint64(bandwidth)
 		}
 		if host := hostOf(t.m.To); host != "" {
-			// The memory goes the same way. By itself libvirt asks the target for its host name, which may be of
-			// another network, or of none.
+			// The memory goes to the same address. By itself libvirt asks the target for its host name, which
+			// may be of another network, or of none.
 			p.URISet, p.URI = true, "tcp://"+host
 		}
 		asked.Store(true)
@@ -229,10 +229,11 @@ func (t *transfer) run(ctx context.Context, flags libvirt.DomainMigrateFlags) (h
 				abort(ctx.Err())
 			}
 		case err := <-aborts:
-			// There may have been no job yet to be aborted, or no answer: until one is aborted, or the move has ended, again.
+			// The abort failed where there was no job yet, or no answer: it is tried again until it succeeds or the move
+			// ends.
 			aborting = err == nil
 		case err := <-switching:
-			if err != nil { // it goes on without
+			if err != nil { // the move goes on without post-copy
 				t.h.log.Warn("switch to post-copy", "vm", t.id, "error", err)
 				switched = false
 			}
@@ -281,7 +282,7 @@ func (t *transfer) ended(bill *budget, switched bool, err, failed error) (hyperv
 		moved.Bytes, moved.Downtime = bill.charged(time.Now()), 0
 		if errors.Is(failed, hypervisor.ErrUnavailable) && t.h.connected() {
 			var missing []string
-			if bill.last.Bytes == 0 { // once something is sent the keys were there
+			if bill.last.Bytes == 0 { // once something was sent, no key was missing
 				missing = t.h.missingKeys(t.m.To)
 			}
 			err = explainPeer(t.m.To, missing, err)
@@ -294,14 +295,15 @@ func (t *transfer) ended(bill *budget, switched bool, err, failed error) (hyperv
 	select {
 	case last := <-t.final:
 		moved.Bytes, moved.Downtime = max(last.Bytes, moved.Bytes), last.Downtime
-	case <-time.After(finalWithin): // the event was lost with a connection: what was left was sent
+	case <-time.After(finalWithin): // the event was lost with a connection: all that remained was sent
 		moved.Bytes += moved.Remaining
 	}
 	moved.Remaining = 0
 	return moved, nil
 }
 
-// Resume has the guest of a paused VM go on. What a migration is about to bring or to take away is paused, too, and its to resume.
+// Resume has the guest of a paused VM go on. It refuses a VM that a migration is about to bring or to take away: libvirt resumes
+// that one.
 func (h *Host) Resume(ctx context.Context, id string) error {
 	_, err := onVM(calling(ctx, "virDomainResume", id, ""), h, h.opts.CallTimeout, id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
 		state, reason, err := dom.GetState()
@@ -314,7 +316,7 @@ func (h *Host) Resume(ctx context.Context, id string) error {
 		if err := dom.Resume(); err != nil {
 			return struct{}{}, err
 		}
-		// hypervisor.VM.Standing is known by the figures, which go when they are read.
+		// A VM is Standing while libvirt has the figures of its migration (cameIn). Reading drops them.
 		if _, err := dom.GetJobStats(libvirt.DOMAIN_JOB_STATS_COMPLETED); err != nil {
 			h.log.Warn("figures of a migration are not dropped", "vm", id, "error", err)
 		}
@@ -385,7 +387,7 @@ func (h *Host) Arrival(ctx context.Context, id string) (hypervisor.Moved, error)
 	return moved, nil
 }
 
-// arrivalIn: what libvirt keeps are the figures of a migration that brought the VM.
+// arrivalIn reports whether these are the figures of a migration that brought the VM.
 func arrivalIn(info *libvirt.DomainJobInfo) bool {
 	return info.Type == libvirt.DOMAIN_JOB_COMPLETED && info.OperationSet && info.Operation == libvirt.DOMAIN_JOB_OPERATION_MIGRATION_IN
 }
@@ -418,7 +420,8 @@ func (h *Host) progress(id string, known bool) (progress, bool) {
 		}
 		return progress{movedOf(info), int(info.MemIteration)}, nil
 	})
-	// Before the first figures that there is no job is as good as figures of zero; after them it is over.
+	// No job before the first figures counts as figures of zero. No job after them means that the
+	// migration is over.
 	return p, err == nil || errors.Is(err, errNoJob) && !known
 }
 

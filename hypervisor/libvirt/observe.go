@@ -228,8 +228,8 @@ func (h *Host) describe(s *libvirt.DomainStats) (hypervisor.VM, error) {
 	return vm, nil
 }
 
-// shareRead reports a VM of ours whose CPU share cannot be read, once until it can be. A VM that libvirt starts, or that
-// arrives, has no control groups yet: that is no trouble.
+// shareRead logs that the CPU share of a VM of ours cannot be read, once until it can be read again. A VM that libvirt
+// starts, or that arrives, has no control groups yet: that is no fault.
 func (h *Host) shareRead(uuid string, vm hypervisor.VM, err error) {
 	if vm.Foreign || vm.State == hypervisor.Incoming {
 		return
@@ -267,19 +267,19 @@ func stateOf(dom *libvirt.Domain, state libvirt.DomainState, reason int, from bo
 	case libvirt.DOMAIN_PAUSED:
 		switch libvirt.DomainPausedReason(reason) {
 		case libvirt.DOMAIN_PAUSED_MIGRATION, libvirt.DOMAIN_PAUSED_STARTING_UP:
-			// Source and target of a migration both say "paused (migration)": the source for the instant of the
-			// hand-over, the target once QEMU waits; before that it says "paused (starting up)". Where the job does not
-			// show which it is, a VM that is not sent from here is taken for one that has not arrived: else it would
-			// count as here while it runs at the source.
+			// Both sides of a migration may be "paused (migration)": the source for the instant of the hand-over, the
+			// target once QEMU waits; before that the target is "paused (starting up)". Where the job does not show the
+			// side, a VM that is not sent from here counts as not arrived: else it would count as here while it runs at
+			// the source.
 			job, err := dom.GetJobStats(0)
 			if from || err == nil && job.OperationSet && job.Operation == libvirt.DOMAIN_JOB_OPERATION_MIGRATION_OUT {
 				return hypervisor.Paused, false
 			}
-			// A target has a job from before its QEMU starts until its guest runs; asked for figures of it libvirt says an error.
+			// A target has a job from before its QEMU starts until its guest runs: libvirt then answers with an error here.
 			return hypervisor.Incoming, libvirt.DomainPausedReason(reason) == libvirt.DOMAIN_PAUSED_MIGRATION && err == nil && job.Type == libvirt.DOMAIN_JOB_NONE
 		case libvirt.DOMAIN_PAUSED_POSTCOPY, libvirt.DOMAIN_PAUSED_POSTCOPY_FAILED:
-			// Of a source whose guest runs on at the target already, but for pages that have yet to go; a target says so of a guest that
-			// waits for such pages in vain.
+			// At a source: the guest runs at the target already, and some of its pages have yet to go. At a target: the guest waits for
+			// such pages in vain.
 			job, err := dom.GetJobStats(0)
 			if !from && !(err == nil && job.OperationSet && job.Operation == libvirt.DOMAIN_JOB_OPERATION_MIGRATION_IN) {
 				return hypervisor.Incoming, false
@@ -290,7 +290,7 @@ func stateOf(dom *libvirt.Domain, state libvirt.DomainState, reason int, from bo
 	return hypervisor.Running, false
 }
 
-// cameIn: a VM came by a migration, and its figures were not dropped since.
+// cameIn reports whether a migration brought the VM, and its figures were not dropped since.
 func cameIn(dom *libvirt.Domain) bool {
 	info, err := dom.GetJobStats(libvirt.DOMAIN_JOB_STATS_COMPLETED | libvirt.DOMAIN_JOB_STATS_KEEP_COMPLETED)
 	return err == nil && arrivalIn(info)

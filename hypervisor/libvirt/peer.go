@@ -78,8 +78,8 @@ func missingOf(k keys, missing func(string) bool) (out []string) {
 	return out
 }
 
-// obstacleOf an attempt to reach an address that ended with err. A file that is missing here is the cause unless the other side was not
-// even reached by TCP: libvirt then reads the CA's certificate, and only that, before it connects.
+// obstacleOf judges an attempt to reach an address that ended with err. A file that is missing here is the cause. If the other side was
+// not even reached by TCP, only the CA's certificate can be: libvirt reads no other file before it connects.
 func obstacleOf(to string, missing []string, err error) hypervisor.Obstacle {
 	if err == nil {
 		return hypervisor.Obstacle{} // a server may ask for no certificate

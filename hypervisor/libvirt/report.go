@@ -32,10 +32,10 @@ const maxHad = 8
 // balloons follow within a second.
 const maxBlind = 2 * time.Second
 
-// atReport is the balloon that the guest had when it made its last report, and since when that report may have been made: a
-// sample's use is as old as that report, its balloon is newer. Where the clocks differ too much to know, it is the balloon that
-// the guest has now. A report between two samples far apart, with different balloons, may be of either: it counts with the
-// earlier one, as made then.
+// atReport returns the balloon that the guest had when it made its last report, and from when on it may have made it. What a
+// sample says of use is as old as that report; its balloon is newer. Where the clocks differ too much, atReport returns the
+// present balloon. A report between two samples far apart, with different balloons, may be of either: it counts as made at the
+// earlier one.
 func (g *guestReport) atReport(now time.Time) (balloon int64, since time.Time) {
 	made := time.Unix(int64(g.update), 0).Add(time.Second) //nolint:gosec // seconds since 1970
 	out := g.had[0].balloon
@@ -58,7 +58,8 @@ func (g *guestReport) atReport(now time.Time) (balloon int64, since time.Time) {
 	return out, now
 }
 
-// left is what was available at the report, now that the guest has so much: what it uses stays the same.
+// left is what the report says was available, corrected for the balloon of now: the guest's own use is
+// assumed to stay the same.
 func (g *guestReport) left(reported, balloon int64) int64 {
 	if reported < 0 {
 		return reported
@@ -66,8 +67,8 @@ func (g *guestReport) left(reported, balloon int64) int64 {
 	return min(balloon, max(0, reported+balloon-g.balloon))
 }
 
-// reportsFor is how long a guest's report counts: 60 times as long as it is asked to let pass between two, for a guest with
-// little CPU.
+// reportsFor is how long a guest's report counts: 60 times the period at which the guest is asked to report, for a guest
+// with little CPU.
 const reportsFor = 60 * statsPeriod * time.Second
 
 var noReport = guestReport{unused: hypervisor.Unknown, available: hypervisor.Unknown,

@@ -12,8 +12,8 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// defaultPool is the pool a Spec means when it names none, and the only one
-// that is made if the host has it not: a directory under Options.StateDir.
+// defaultPool is the pool of a Spec that names none: a directory under Options.StateDir. It is the
+// only pool that is made where the host does not have it.
 const defaultPool = "default"
 
 func poolName(name string) string {
@@ -95,7 +95,7 @@ func (h *Host) makeDefaultPool(c *libvirt.Connect) (*libvirt.StoragePool, error)
 
 func (h *Host) poolDir() string { return filepath.Join(h.opts.StateDir, "pool") }
 
-// isMade says whether a pool is one that makeDefaultPool made, if not for this StateDir.
+// isMade reports whether makeDefaultPool made the pool, for this StateDir or an earlier one.
 func isMade(p *libvirt.StoragePool) bool {
 	name, err := p.GetName()
 	if err != nil || name != defaultPool {

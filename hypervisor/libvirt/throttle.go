@@ -18,8 +18,8 @@ import (
 // by its command line, which names the VM's UUID, its group by /proc/PID/cgroup. That works where libvirt runs on this
 // machine, also if it runs in a PID namespace below this one.
 
-// How long after a VM's control groups were not found they are looked for again: doubled each time, for that takes a look at every
-// process of the machine.
+// The wait before the control groups of a VM that were not found are looked for again. It doubles each time, up to searchLast,
+// because a search reads every process of the machine.
 const (
 	searchAgain = time.Minute
 	searchLast  = time.Hour

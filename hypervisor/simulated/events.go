@@ -68,8 +68,8 @@ func (s *subscriber) take() (hypervisor.Event, bool) {
 	return s.queue[0], true
 }
 
-// sent drops the event that take gave. If the queue overflowed in between, it
-// is the Resync that is dropped, so put makes it two.
+// sent drops the event that take gave. If the queue overflowed in between, that event is a Resync:
+// put queues two, so that one is left.
 func (s *subscriber) sent() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -247,8 +247,8 @@ func (w *World) IgnoreStop(host, id string, ignore bool) error {
 	})
 }
 
-// KeepSources has the next n hand-overs from a host leave their source there, paused, as a libvirt does that ends in the last
-// phase of a migration. Those of guests that arrive paused end with hypervisor.ErrEndUnknown.
+// KeepSources has the next n hand-overs from a host leave their paused source there, as when libvirt ends in the last phase
+// of a migration. A hand-over of a guest that arrives paused then ends with hypervisor.ErrEndUnknown.
 func (w *World) KeepSources(host string, n int) error {
 	return w.on(host, func(m *machine) error {
 		m.keepSources = max(n, 0)
@@ -256,8 +256,9 @@ func (w *World) KeepSources(host string, n int) error {
 	})
 }
 
-// LoseAnswer has the next n hand-overs from a host lose the target's answer, as when the two are cut off from one another at that
-// instant: the guest goes on here, and the target has it too. Post-copy, where a source cannot go on, loses none.
+// LoseAnswer has the next n hand-overs from a host lose the target's answer, as when the network between the two fails at that
+// instant: the guest goes on here, and the target has it, too. A hand-over by post-copy loses none, because its source cannot go
+// on.
 func (w *World) LoseAnswer(host string, n int) error {
 	return w.on(host, func(m *machine) error {
 		m.loseAnswers = max(n, 0)
@@ -265,7 +266,8 @@ func (w *World) LoseAnswer(host string, n int) error {
 	})
 }
 
-// LeaveBehind puts a VM on a host as the source of a migration that has ended, wherever it runs.
+// LeaveBehind puts a leftover of a VM on a host, the paused source of a migration that has ended,
+// wherever the VM runs.
 func (w *World) LeaveBehind(host string, spec hypervisor.Spec) error {
 	return w.on(host, func(m *machine) error {
 		if m.byID[spec.VM] != nil || m.byName[spec.Name] != nil {

@@ -28,8 +28,8 @@ var (
 	_ hypervisor.Addressing = (*conn)(nil)
 )
 
-// busyError says that a VM is being migrated: what was asked has to wait
-// for the end of that, and then fails, as with the real hypervisor.
+// busyError says that a VM is being migrated: the call waits for the end of the migration, and then
+// fails, as with the real hypervisor.
 type busyError struct{ until <-chan struct{} }
 
 func (busyError) Error() string { return "VM was being migrated" }

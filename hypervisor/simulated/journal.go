@@ -262,8 +262,8 @@ func (j *journal) close() error {
 	return j.file.Close()
 }
 
-// open opens a file that no other world has open. A process that was just
-// killed may hold it a moment longer, so it asks for up to a second.
+// open opens a file that no other world has open. The lock of a process that was just killed may
+// last a moment longer: open tries for up to a second.
 func open(path string, flag int) (f *os.File, err error) {
 	for range 50 {
 		if f, err = openNow(path, flag); !errors.Is(err, errTaken) {

@@ -31,9 +31,8 @@ type machine struct {
 	defined      map[string]bool
 	peak         Peak
 
-	// CPU shares hold from at on. If dirty, something changed at that instant
-	// and they are to be worked out again before time goes on; else they hold
-	// until next.
+	// CPU shares are valid from at until next. dirty: something changed at the instant at, and the
+	// shares must be worked out again before time goes on.
 	at    int64
 	dirty bool
 	next  int64
@@ -90,7 +89,8 @@ type vm struct {
 // idle: it takes memory and runs nothing.
 func (v *vm) idle() bool { return v.incoming || v.paused }
 
-// guestTime is the instant that a guest has come to, by which it boots, wants, follows its balloon and powers off.
+// guestTime is now, or when a paused guest was paused: by it a guest boots, wants memory, follows its balloon and
+// powers off.
 func (v *vm) guestTime(now int64) int64 {
 	if v.paused {
 		return v.pausedAt

@@ -119,10 +119,10 @@ func GuestFromCmdline(spec hypervisor.Spec) Guest {
 	return Guest{}
 }
 
-// swapBack is how fast a guest reads back what it swapped out, for as long as something is: what is not there is what it needs.
+// swapBack is how fast a guest reads back what it swapped out, as long as its swap has something: it needs just that.
 const swapBack = 8 << 20 // bytes per second
 
-// guestMemory is what became of a guest's memory, up to since: what was there then, and counted. It is saved with its VM.
+// guestMemory is the state of a guest's memory at since, and what was counted of it until then. It is saved with its VM.
 type guestMemory struct {
 	Since    int64   `json:"since"`
 	Asked    int64   `json:"asked,omitempty"`   // by its workload; Wanted is that, or nothing once it was killed

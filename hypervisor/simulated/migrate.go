@@ -41,12 +41,11 @@ const (
 	maxThrottle   = 0.99
 )
 
-// Migrate moves a running VM to another host of the same world; To is its
-// name. Memory is sent while the guest runs, what it dirties meanwhile is sent
-// again, and when the rest can go within Timing.Downtime the guest is handed
-// over. A guest that dirties its memory faster than it can be sent is tried
-// until MaxBytes or ctx ends the attempt, unless it is slowed down (AutoConverge), or handed over before all is
-// sent (PostCopy). Here the rest of the latter always arrives.
+// Migrate moves a running VM to another host of the same world; To is its name. Memory is sent while the guest
+// runs, and what the guest dirties meanwhile is sent again. When the rest can go within Timing.Downtime, the
+// guest is handed over. Where a guest dirties its memory faster than it can be sent, MaxBytes or ctx ends the
+// attempt, unless the guest is slowed down (AutoConverge), or handed over before all is sent (PostCopy). After
+// that the rest always arrives here.
 func (c *conn) Migrate(ctx context.Context, id string, how hypervisor.Migration) (hypervisor.Moved, error) {
 	mv := &move{from: c, to: c.m.w.byName[how.To]}
 	began := false
@@ -66,7 +65,7 @@ func (c *conn) Migrate(ctx context.Context, id string, how hypervisor.Migration)
 	if err == nil {
 		if err = mv.run(ctx, how); err != nil {
 			switch {
-			case mv.handed: // it says what became of it
+			case mv.handed: // err says what became of the VM
 			case errors.Is(context.Cause(ctx), errAborted):
 				err = errAborted
 			case c.lost():
@@ -317,8 +316,8 @@ func (mv *move) postCopy(how hypervisor.Migration) error {
 	return nil
 }
 
-// alive says what has become of either side. Locks are taken one by one: a
-// change right after is found by handOver.
+// alive returns why the move cannot go on, nil if it can: the source's daemon, the VM or the target
+// is gone. It locks the machines one by one. handOver finds a change right after.
 func (mv *move) alive() error {
 	m := mv.from.m
 	m.mu.Lock()
@@ -344,7 +343,8 @@ func (mv *move) waiting() error {
 	return nil
 }
 
-// handOver moves the VM from one machine to the other in one instant. An error says what became of it there, too.
+// handOver moves the VM from one machine to the other in one instant. An error may come after that (handed), and
+// says what became of the VM.
 func (mv *move) handOver(postCopy bool) error {
 	m, to := mv.from.m, mv.to
 	first, second := m, to
@@ -437,7 +437,7 @@ func (m *machine) take(v *vm, from *machine, r *record) error {
 	return nil
 }
 
-// giveUp leaves the VM where it is, if it still is.
+// giveUp ends a move that failed: it removes the VM's incoming side, if there still is one.
 func (mv *move) giveUp() {
 	mv.from.m.mu.Lock()
 	endMove(mv.v)

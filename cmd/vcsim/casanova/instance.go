@@ -128,8 +128,8 @@ const (
 	middleBelow       = 2.5
 )
 
-// jobSize draws the number of tasks of a parallel job, 1 to most: one task, or a
-// two-stage log-uniform number that is often a power of two.
+// jobSize draws the number of tasks of a parallel job, 1 to limit: one task, or a two-stage
+// log-uniform number that is often a power of two.
 func jobSize(r *rand.Rand, limit int) int {
 	greatest := math.Log2(float64(limit))
 	middle := greatest - middleBelow

@@ -53,7 +53,7 @@ func parsed(name string) Entry {
 	return Entry{name, p}
 }
 
-// frugalEvenkeel pauses fewer for those that wait.
+// frugalEvenkeel pauses fewer jobs for those that wait.
 func frugalEvenkeel() batch.Evenkeel {
 	e := batch.DefaultEvenkeel()
 	e.Precedence = 4

@@ -45,7 +45,8 @@ func join(ctx context.Context, api *client.Client, dir string, hosts, servers []
 	return <-failed
 }
 
-// joinToken of an agent. On a busy machine servers lose their lead: it is asked for until one leads.
+// joinToken makes a join token for an agent. On a busy machine leadership changes: it asks again
+// until a server leads.
 func joinToken(ctx context.Context, api *client.Client) (t v1.JoinToken, err error) {
 	_ = until(ctx, time.Minute, "a join token", func() bool {
 		t, err = api.MakeJoinToken(ctx, v1.JoinTokenRequest{Agent: true})
@@ -54,8 +55,8 @@ func joinToken(ctx context.Context, api *client.Client) (t v1.JoinToken, err err
 	return t, err
 }
 
-// keep is an agent's memory. A host's is on a disk of its own; here all would wait for the one that the servers' logs
-// are on.
+// keep is an agent's state, in memory. A host has it on a disk of its own; here all agents would wait for the disk
+// that the servers' logs are on.
 type keep struct{ m agent.PersistentState }
 
 // Load implements agent.StateStore.

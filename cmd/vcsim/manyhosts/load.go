@@ -119,7 +119,7 @@ func (t *tally) persist(ctx context.Context, all []*client.Client, first int, ke
 	}
 }
 
-// small draws a virtual cluster of 1 to most VMs.
+// small draws a virtual cluster of 1 to limit VMs.
 func small(r *rand.Rand, name string, limit int, cpu float64) v1.VirtualClusterSpec {
 	return v1.VirtualClusterSpec{Name: name, OnFull: "reject", Groups: []v1.GroupSpec{{Name: "w", Count: 1 + r.IntN(limit),
 		CPU: cpu * float64(1+r.IntN(16)) / 8, Memory: v1.Size(1+r.IntN(8)) << 29}}}
