@@ -14,7 +14,7 @@ import (
 // acting is an Act step under way.
 type acting struct {
 	outcome
-	// uncleared are VMs of which something is left on the host: that they are gone is not reported.
+	// uncleared are VMs of which an Undefine failed in this step. The agent does not report that they are gone.
 	uncleared map[string]bool
 }
 
@@ -29,8 +29,9 @@ func (a *acting) did(changed bool, err error) {
 	}
 }
 
-// perform carries the operations out in order. It stops at a Destroy or SetCPU that fails, because those after it count on it. Any
-// other operation that fails only loses its own report, so that one VM's trouble does not hold up the host.
+// perform carries the operations out in order. It stops at a Destroy or SetCPU that fails (those after it count on it), when libvirt
+// does not answer, after a batch of starts, and decidedFor after the decision. Any other operation that fails only loses its own
+// report, so that one VM's trouble does not stop the rest.
 func (r *runner) perform(ctx context.Context, d decision) outcome {
 	a := &acting{uncleared: map[string]bool{}}
 	decided := r.Clock()
@@ -95,7 +96,7 @@ func (r *runner) next(ctx context.Context, want Desired, ops []Operation, a *act
 	return 1
 }
 
-// confirm makes sure of what is about to be reported of a VM, right before. What cannot be made sure of is not reported.
+// confirm makes sure, right before a status is reported, that it is still true. A status of which it cannot be sure is not reported.
 func (r *runner) confirm(ctx context.Context, want Desired, st Status, a *acting) {
 	var err error
 	switch st.Phase {
@@ -128,7 +129,7 @@ func (d Desired) leased(id string) bool {
 	return slices.ContainsFunc(d.VMs, func(vm VM) bool { return vm.Spec.Identity.VM == id && vm.Spec.Leased })
 }
 
-// giveUp gives up a start. Only what is on disk is reported: an agent after this one must not start it either.
+// giveUp gives up a start. The agent reports that only once it is on disk: the next agent must not start that generation either.
 func (r *runner) giveUp(op GiveUp, a *acting) {
 	r.log.Warn(op.String())
 	if err := r.lease.givesUp(op.VM, op.Generation); err != nil {
@@ -160,14 +161,14 @@ func (r *runner) do(ctx context.Context, op Operation) error {
 	switch op := op.(type) {
 	case Shutdown:
 		err := absentIsFine(r.Hypervisor.Stop(ctx, op.VM))
-		if !errors.Is(err, hypervisor.ErrUnavailable) { // then libvirt was not asked, and no grace runs out
+		if !errors.Is(err, hypervisor.ErrUnavailable) { // else libvirt was not asked: the grace does not begin
 			r.asked[op.VM] = time.Now()
 		}
 		return err
 	case SetCPU:
 		err := r.Hypervisor.SetCPU(ctx, op.VM, op.To)
 		if err != nil {
-			delete(r.shares, op.VM) // what is in force now is read off the host
+			delete(r.shares, op.VM) // the cap in force is what the hypervisor lists
 		} else {
 			r.shares[op.VM] = op.To.Cap
 		}

@@ -10,20 +10,20 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// Available is what a host reports to be available for new VMs: the lesser of its allowance less what VMs use, and of its
-// capacity less what it estimates to be in use (Ha, eq. 5 and 6). CPU is compressible: the mean use of a step counts, and a VM
-// that gets less is slower. Memory is not: the most that was in use in a step counts, and the most that VMs used together in a
-// day.
+// Available is what a host reports to be available for new VMs (Ha, eq. 5 and 6). It is the lesser of two values: the allowance less
+// what VMs use, and the capacity less what the host estimates to be in use. CPU counts by its mean use in a step: a VM that gets less
+// is only slower. Memory counts by its peaks: in a step, and of what VMs used together in a day.
 type Available struct {
 	Available Limits // below 0 where the host is overloaded
 	Used      Limits // by the VMs of the cluster, in the last step; memory with what a VM costs the host beyond its own
-	Estimated Limits // in use on the machine: what VMs use, or used a while ago, or asked for if they are new, and what is no VM's of the cluster
-	// VMs that are in it, with their generations. Others came since.
+	// Estimated is in use on the machine: by each VM, as estimated from its use (a new VM counts with its request), and by all else.
+	Estimated Limits
+	// VMs are those that are counted, with their generations. Other VMs came later.
 	VMs map[string]uint64 `json:",omitempty"`
 }
 
-// hostLoad estimates what is in use on a host. Every VM has an estimate of its own, so that the estimate of a VM that is gone
-// goes with it: eq. 4 is for hosts that know only the sum.
+// hostLoad estimates what is in use on a host. Every VM has an estimate of its own, which is dropped with the VM. Ha's eq. 4 is for
+// hosts that know only the sum.
 type hostLoad struct {
 	vms   map[string]*vmLoad
 	other damped // what is no VM's of the cluster
@@ -53,12 +53,12 @@ type vmLoad struct {
 	cpu        float64 // sum of the cores used at n looks in this step
 	n          int
 	memory     float64 // most bytes in use at a look in this step
-	reported   float64 // the same of looks at which its guest reported what it uses; 0: there was none
+	reported   float64 // as memory, of looks at which its guest reported what it uses; 0: there was none
 	request    float64 // bytes that it may use at most, with what it costs the host beyond its own
 	past       forecast.PastUse
 	steps      int  // that it was measured in
 	silent     int  // steps since its guest reported what it uses, or since it came
-	seen       bool // use takes two looks
+	seen       bool // it was measured once; CPU use takes two measurements
 }
 
 // machine is what a host knows of itself besides its VMs.
@@ -117,7 +117,8 @@ func (l *hostLoad) measure(stats []hypervisor.Stats, used map[string]float64, li
 	}
 }
 
-// Of what VMs used together: in how many slots, of how many steps each. With steps of a minute it is a day in slots of five minutes, as histories have them.
+// togetherSlots and togetherSteps: what VMs used together is kept for 288 slots of 5 steps each. With steps of a minute that is a day
+// in slots of five minutes, as in histories.
 const (
 	togetherSlots = 288
 	togetherSteps = 5
@@ -131,8 +132,8 @@ func (l *hostLoad) slotOf(end time.Time) int64 {
 	return end.Add(-l.step/2).UnixNano() / int64(l.slotWidth())
 }
 
-// historySteps is how many steps after a VM came what its history says counts too: it may come from another host, or the agent may be new.
-// For as many a guest that reports nothing may boot.
+// historySteps is for how many steps after a VM came its history is read as well: the VM may come from another host, or the agent may
+// be new. For as many steps a guest that reports nothing may be booting.
 const historySteps = 15
 
 // remember takes in what a VM used of memory in a step that is over.
@@ -155,12 +156,12 @@ func (l *hostLoad) remember(id string, v *vmLoad, m machine, now time.Time) {
 		v.past.Note(l.slotOf(now), v.reported)
 	case v.silent > historySteps: // no balloon driver answers
 		v.past.Note(l.slotOf(now), v.memory)
-	default: // It boots, or boots again: what it uses is not known. All that it has would count for a day, of all VMs that boot with it too.
+	default: // it boots: its use is not known. Nothing is noted, as all its memory would count for a day
 	}
 }
 
-// together is the most memory that the VMs here used at the same time in the last day, and a tenth: no forecast of one VM says that several will need theirs
-// at once.
+// together is the most memory that the VMs here used at the same time in the last day, and TogetherMargin more. The forecasts of single
+// VMs do not show that several will need their memory at once.
 func (l *hostLoad) together(now time.Time) float64 {
 	all, vms := 0.0, make([]forecast.Neighbor, 0, len(l.vms))
 	for _, v := range l.vms {

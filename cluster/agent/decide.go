@@ -106,7 +106,7 @@ func (o Blocked) String() string   { return fmt.Sprintf("hold %s: %s", o.Name, o
 // Past is what the agent did before and cannot read off the host.
 // Many fields: Decide takes values, and each field is one kind of fact that a step of the round remembers.
 type Past struct {
-	// Asked: VMs that were asked to power off, long enough ago to pull the plug now.
+	// Overdue: VMs that were asked to power off so long ago that they are destroyed now. Asked: all that were asked.
 	Overdue map[string]bool
 	Asked   map[string]bool
 	// CPU is the cap last put in force, cores. What is read back may differ a little: a
@@ -114,7 +114,7 @@ type Past struct {
 	CPU map[string]float64
 	// Balloon is the last target set, bytes, as long as there is no point in setting it again.
 	Balloon map[string]int64
-	// FailedStart is why the last start of a VM failed for good; of that generation.
+	// FailedStart is which generation's start failed for good, and why, by VM id.
 	FailedStart map[string]Failure
 	// Cleared: generations whose disk was removed, by VM id. Once the disk is removed, the leader may start the VM elsewhere,
 	// on a disk of the same name in a shared pool, before this host learns of it.
@@ -139,11 +139,11 @@ type Past struct {
 	// Standing are VMs that came by a migration, and stand paused until they are resumed. Resumed: those that this agent resumed.
 	Standing map[string]bool
 	Resumed  map[string]bool
-	// Unresumable are VMs that came and cannot be resumed, for too long.
+	// Unresumable are VMs that arrived and that the agent could not resume for resumeWithin.
 	Unresumable map[string]bool
 	// Starting: VMs whose start has not ended, by id. Such a VM may run at any moment.
 	Starting map[string]Starting
-	// Waited: VMs whose move waits for room at its target, for too long.
+	// Waited: VMs whose move has waited for room at its target for roomWithin.
 	Waited map[string]bool
 	// Leftover is for how long VMs are seen to be left over from a migration, by id.
 	Leftover map[string]time.Duration
@@ -172,11 +172,11 @@ type Failure struct {
 //
 // Invariants:
 //
-//   - After each operation, in their order, the caps in force and the balloons are within the host's limits, VMs that may arrive
-//     or come up at any moment included; where they exceeded them before, by no more than before.
+//   - After each operation the caps in force and the balloons are within the host's limits, with all VMs that may arrive or come
+//     up at any moment. If they exceeded a limit before, they exceed it by no more than before.
 //   - While the recovery freeze lasts there are no operations.
-//   - Nothing is done to a VM that is foreign, unmanaged, or of another generation than the leader's, but that a leftover of a
-//     migration is cleared away by a permit.
+//   - Nothing is done to a VM that is foreign, unmanaged, or of another generation than the leader's. The one exception is a
+//     leftover of a migration, which is cleared away by a permit.
 //   - A VM is started only if no instance of it is here, and the leader permits this very generation.
 //   - Equal inputs, in whatever order, give equal operations.
 func Decide(want Desired, there []hypervisor.VM, past Past) []Operation {
@@ -226,7 +226,7 @@ func newDecider(want Desired, there []hypervisor.VM, past Past) *decider {
 		}
 	}
 	use, _ := others(want.Cluster, want.Overhead, past.Cores, unknown, there)
-	d.cpu += max(0, use.CPU-want.Foreign.CPU) // what the leader does not count for these yet
+	d.cpu += max(0, use.CPU-want.Foreign.CPU) // what these VMs take beyond what the leader left out for them
 	d.memory += max(0, use.Memory-want.Foreign.Memory)
 	return d
 }
@@ -268,8 +268,8 @@ func (d *decider) begun(vms []VM) (out []VM) {
 	return out
 }
 
-// startsUp says whether the start of a VM has not ended, so that nothing may rest on its not running. What runs has started,
-// whatever hangs.
+// startsUp says whether the start of a VM has not ended: the VM may run at any moment. A VM that is listed while a call about it hangs
+// has started.
 func (d *decider) startsUp(vm VM) bool {
 	s, starts := d.past.Starting[vm.Spec.Identity.VM]
 	_, runs := d.there[vm.Spec.Identity.VM]
@@ -336,10 +336,10 @@ type decider struct {
 	there  map[string]hypervisor.VM
 	cpu    float64          // cores in force or about to be, after the steps so far
 	memory int64            // bytes, likewise
-	fits   bool             // what was in force at first, and what is to come
+	fits   bool             // what is in force before the first operation, and what may come up, is within the limits
 	given  map[string]int64 // what guests that are short of memory are to have after the steps so far
-	due    map[string]int64 // what a VM is to have by the leader's desired state, whatever its guest cannot do without
-	cuts   map[string]int64 // what VMs are cut down to
+	due    map[string]int64 // balloon targets of the leader's desired state, before keepMinBalloon raises them
+	cuts   map[string]int64 // balloon targets to which the host itself shrinks VMs: see cut
 	ops    []Operation
 }
 
@@ -371,12 +371,12 @@ func ours(vm VM, now hypervisor.VM, runs bool) bool {
 	return runs && now.Generation == vm.Spec.Generation
 }
 
-// expect counts a VM that may arrive at any moment as if it were here: it arrives with the cap that it has, and no VM that is
-// here may have grown into its share.
+// expect counts a VM that may arrive at any moment as if it were here. It arrives with the cap that it has at its source, and no VM
+// here may grow into its share.
 func (d *decider) expect(vm VM) {
-	now := d.there[vm.Spec.Identity.VM] // what is there of it
+	now := d.there[vm.Spec.Identity.VM] // the domain that is here for it already, if any
 	c := capacity.VM{Reported: vm.ChargedMemory, Target: vm.Spec.Balloon, Share: vm.Spec.CPU.Cap}.Charge(d.want.Overhead)
-	if now.Identity.VM != "" { // counted among those that are here
+	if now.Identity.VM != "" { // newDecider has counted it
 		c.CPU -= d.force(now)
 		c.Memory -= d.want.Overhead
 	}
@@ -483,8 +483,8 @@ func (d *decider) reportAndClear(vm VM, now hypervisor.VM, runs bool) {
 	}
 }
 
-// reset resets a VM once, and reports how that ended. Once a permit was given no other is: where nothing is known of it here, the
-// agent before this one may have made the reset.
+// reset resets a VM once, and reports how that ended. The leader permits a reset once. If this agent knows nothing of a permitted
+// reset, the agent before it may have made it: it is not made again.
 func (d *decider) reset(vm VM, now hypervisor.VM, runs bool) {
 	id := vm.Spec.Identity.VM
 	if vm.Reset == "" {
@@ -516,8 +516,7 @@ func (d *decider) undefine(vm VM) {
 	}
 }
 
-// reportRunning reports a VM that runs, where the leader does not know that, or the memory that it counts is another. Otherwise
-// the agent would report it in every round.
+// reportRunning reports a VM that runs, if the leader does not know that it runs or charges it other memory than it has.
 func (d *decider) reportRunning(vm VM, now hypervisor.VM) {
 	st := Status{Phase: PhaseRunning}
 	needs := max(now.Balloon, d.given[vm.Spec.Identity.VM])
@@ -532,8 +531,8 @@ func (d *decider) reportRunning(vm VM, now hypervisor.VM) {
 	}
 }
 
-// ended returns how a VM ended that is to run and does not, and why, as far as the leader does not know it; "" = it was not here
-// yet. A VM that its host stopped or did not start is lost, and may start elsewhere; one that ended by itself has failed.
+// ended returns how and why a VM ended that is to run, if the leader does not know that; "" = the VM was not here yet. A VM that its
+// host stopped or did not start is lost, and may start elsewhere. A VM that ended by itself has failed.
 func (d *decider) ended(vm VM) (p Phase, why string) {
 	switch {
 	case vm.MayStart && d.givenUp(vm):

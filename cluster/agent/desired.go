@@ -33,8 +33,8 @@ type VM struct {
 	Waits string `json:",omitempty"`
 	// ChargedMemory is the memory the leader counts for it, bytes; at least Spec.Balloon.
 	ChargedMemory int64
-	// MinMemory is what its balloon may be cut down to by the host itself, where guests take more than there is: it is not to have
-	// less at any time, bytes. 0: the host does not do that; its needs are as declared.
+	// MinMemory is the size, bytes, below which the host never cuts the VM's balloon. Down to it the host cuts by itself where guests
+	// take more memory than there is. 0: the host cuts nothing below the leader's target; the VM's needs are as declared.
 	MinMemory int64 `json:",omitempty"`
 	// Reset is the id of a reset that is to be made, once; "" = there is none. ResetPermitted: a permit to make it was given.
 	Reset          string `json:",omitempty"`
@@ -57,7 +57,7 @@ type Move struct {
 	SourceLost bool
 	// Wait: the target has not reported yet that it has room (PhaseRoom). Until then the source keeps the VM.
 	Wait bool `json:",omitempty"`
-	// Permit is the number of the last permit to hand the VM over. What the source reports its staying names it.
+	// Permit is the number of the last permit to hand the VM over. The source names it when it reports that the VM stayed.
 	Permit uint64 `json:",omitempty"`
 
 	// Paused: the guest arrives paused. Left: its source reported that it handed the VM over, and the target resumes it.
@@ -81,8 +81,8 @@ type Desired struct {
 	Cluster string // id; marks our VMs
 	Epoch   uint64 // raised when the cluster was recovered from a lost quorum
 	Index   uint64 // log index of the snapshot this was taken from
-	// RequiredIndex is the log index of the last change for which the leader may wait: later changes only repeat what the host
-	// reported itself; 0: it is not known.
+	// RequiredIndex is the log index of the last change that the leader may wait for. Later changes only repeat what this host
+	// reported. 0: not known.
 	RequiredIndex uint64 `json:",omitempty"`
 	// Freeze says why nothing is to be started, stopped or changed here now: the cluster was restored and does not know yet
 	// what runs where. "" = there is no recovery freeze.
@@ -90,8 +90,8 @@ type Desired struct {
 	CPU      float64
 	Memory   int64 // what our VMs may take together: cores, bytes
 	Overhead int64 // bytes a VM costs beyond its own memory
-	// Foreign is what CPU and Memory leave out for foreign and unmanaged VMs, as this host reported it: what they take must not
-	// be counted against CPU and Memory once more.
+	// Foreign is what foreign and unmanaged VMs take, as this host reported it. The leader has left it out of CPU and Memory: the agent
+	// must not subtract it again.
 	Foreign Limits
 	// NoEmergencyGrants: guests under memory pressure get what the leader gives them, and no more from the host.
 	NoEmergencyGrants bool `json:",omitempty"`
@@ -171,9 +171,9 @@ type Report struct {
 	Reach  bool      // the hypervisor answers
 	Error  string    // what went wrong in the last round, "" = nothing
 	Index  uint64    // of the desired state that is in force now, but for starts that hang; 0 = not in force
-	// Quiet: no caller waits for the Index. If there is nothing else that is new, samples may bring it.
+	// Quiet: no caller waits for the Index. If nothing else is new, the report may wait for the next samples.
 	Quiet bool `json:"-"`
-	// Lacking are VMs that go without what they are to have more than now, by id: with Index, all but that is in force.
+	// Lacking are VMs, by id, that do not have the additional CPU or memory that they are to have. Index is in force but for these.
 	Lacking  []string `json:",omitempty"`
 	Statuses []Status
 	Samples  []Sample
@@ -182,8 +182,8 @@ type Report struct {
 	Pressure  *hypervisor.Pressure `json:",omitempty"` // measured with the samples; nil = it was not
 	Available *Available           `json:",omitempty"` // the host's availability, sent with the samples; nil: the last report of it holds, or the host does not report it
 	Unmanaged []string             // VMs with our mark that the leader does not know here
-	// Epoch is the epoch in which the leader said to which cluster this host belongs, before the agent listed what runs:
-	// Running are the VMs of that cluster. A grant may have given the agent a later epoch.
+	// Epoch is the epoch in which the leader named this host's cluster, before the agent listed what runs. Running are VMs of that
+	// cluster. The agent may have got a later epoch since, with a grant.
 	Epoch uint64
 	// Running are all VMs with our mark that the hypervisor lists; nil if it was not asked.
 	Running []Instance
@@ -241,8 +241,8 @@ type Leader interface {
 	Desired(ctx context.Context, host string) (Desired, <-chan struct{}, error)
 	// Report what the host did and saw. It returns once statuses are recorded.
 	Report(ctx context.Context, r Report) error
-	// Permit asks for the right to start a generation or to hand a VM over, right before that is done.
-	// The answer is worth something for as long as the agent would have waited for it.
+	// Permit asks for the right to start a generation or to hand a VM over, right before that is done. The agent takes no answer later
+	// than permitWithin after it asked.
 	Permit(ctx context.Context, q PermitRequest) (Permit, error)
 	// Renew renews the host's lease. The leader answers after a check of its leadership that began after the request arrived,
 	// and after the log has what the renewal says of the host.

@@ -6,7 +6,7 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// keepMinBalloon keeps guests from being squeezed further than they can bear, whatever their target is.
+// keepMinBalloon raises balloon targets so that no guest is shrunk below its MinBalloon, whatever the leader's target is.
 func (d *decider) keepMinBalloon(vms []VM) {
 	for i := range vms {
 		if now, in := d.eased(vms[i]); in {
@@ -17,14 +17,14 @@ func (d *decider) keepMinBalloon(vms []VM) {
 	}
 }
 
-// eased says whether the host may look after a VM's memory: not while it moves, or is to end.
+// eased says whether the host may change the memory of a VM by itself: not while the VM moves or is to end.
 func (d *decider) eased(vm VM) (hypervisor.VM, bool) {
 	now, runs := d.there[vm.Spec.Identity.VM]
 	return now, vm.Move == nil && vm.Want == WantRun && ours(vm, now, runs) && now.State != hypervisor.Incoming
 }
 
-// deficit returns the memory that a guest short of memory is to have, and how much of that is not charged to it yet. Nothing, where hosts
-// are to make no grants.
+// deficit returns the memory that a guest short of memory is to have, and how much of it is neither in its balloon nor on its way
+// there. Both are 0 if hosts are to make no emergency grants.
 func (d *decider) deficit(vm VM) (now hypervisor.VM, goal, more int64) {
 	now, in := d.eased(vm)
 	raise := d.past.Guests[now.Identity.VM].Raise

@@ -25,7 +25,7 @@ type Ahead struct {
 	Deviation []float64 `json:",omitempty"` // standard, of the value itself
 	Trusted   bool      `json:",omitempty"`
 	Reason    string    `json:",omitempty"` // why it is not trusted
-	// Measured: it was measured in so many steps (useSteps) that its use may count where the forecast is not trusted.
+	// Measured: the resource was measured in at least useSteps steps. Then its use counts where the forecast is not trusted.
 	Measured bool `json:",omitempty"`
 }
 
@@ -125,7 +125,7 @@ func (r *Recorder) estimates(now time.Time) []Estimate {
 	return out
 }
 
-// estimateDigest is what must differ between two estimates for the second one to be sent.
+// estimateDigest is the part of an estimate that decides whether it is news: one with the digest of the last is not sent.
 type estimateDigest struct {
 	generation  uint64
 	until       time.Time

@@ -75,7 +75,7 @@ type minutes struct {
 	vm    string
 	vcpus int
 	all   []history.Bucket
-	since int64     // the step that they begin after; below 0: they are all that there are
+	since int64     // the step after which they begin; below 0: they are the whole history
 	over  time.Time // minutes that end until then are over
 }
 
@@ -89,14 +89,14 @@ func (f *forecaster) learn(m minutes) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	v := f.of[m.vm]
-	changed := v != nil && m.vcpus > 0 && v.vcpus != m.vcpus // values of before may not fit its bound
+	changed := v != nil && m.vcpus > 0 && v.vcpus != m.vcpus // earlier values may exceed the new bound
 	if v == nil || changed {
 		v = f.fresh(m.vcpus)
 		f.of[m.vm] = v
 	}
 	for resource, s := range v.series {
 		last, any := s.Last()
-		if !any && m.since >= 0 && !changed { // it begins again since the minutes were read: with all of them, the next time
+		if !any && m.since >= 0 && !changed { // it was reset after the minutes were read: it learns all of them the next time
 			continue
 		}
 		if any && last > f.stepOf(m.over)+1 { // the clock was ahead
@@ -120,7 +120,7 @@ func (f *forecaster) learn(m minutes) {
 	v.estimate = f.estimate(m.vm, v)
 }
 
-// due says whether a VM has minutes that are over and not learned, and the last step that all its series know; below 0 = none.
+// due says whether a VM has minutes that are over and not learned, and after which step its series have to learn; below 0 = all.
 func (f *forecaster) due(vm string, over time.Time) (since int64, due bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,7 +135,7 @@ func (f *forecaster) due(vm string, over time.Time) (since int64, due bool) {
 		lowest, limit = min(lowest, last), max(limit, last)
 	}
 	switch {
-	case !all && limit < f.stepOf(over)-1, limit > f.stepOf(over)+1: // the clock was ahead
+	case !all && limit < f.stepOf(over)-1, limit > f.stepOf(over)+1: // a series is empty and there is news, or the clock was ahead
 		return -1, true
 	case !all: // nothing is measured of one of them
 		return limit, false

@@ -11,10 +11,10 @@ import (
 type GuestNeed struct {
 	MinBalloon int64 // bytes: its balloon is not shrunk below that
 	Raise      int64 // bytes: it is short of memory, and to have that much as far as there is room
-	Enough     int64 // bytes: it could do with that for now, by what it uses; 0 = more than that is not known
+	Enough     int64 // bytes that suffice for now, by what the guest uses; 0 = not known
 }
 
-// guestWatch is what an agent observes of one guest's memory over time. With nothing but a step it knows nothing.
+// guestWatch is what an agent observes of one guest's memory over time. One with only a step has observed nothing.
 type guestWatch struct {
 	step       time.Duration // of forecasts
 	generation uint64
@@ -22,9 +22,9 @@ type guestWatch struct {
 	last       hypervisor.Stats
 	memory     int64 // most it can have
 
-	target     int64 // its balloon was last set to that; 0: it was not, by this agent
-	reached    bool  // it got there
-	nearest    int64 // how close it came
+	target     int64 // the size to which this agent last set its balloon; 0: it set none
+	reached    bool  // the balloon got to target
+	nearest    int64 // the smallest distance from target so far, bytes
 	progressed time.Time
 	defied     time.Time // when it was found not to follow; zero: it was not
 	moved      time.Time // when the balloon was last seen to be of another size, or set
@@ -34,7 +34,7 @@ type guestWatch struct {
 	rate    float64   // bytes a second that it took into use between its last two reports
 
 	pressure   string // by its last report
-	grant      int64  // bytes it is to have for that; 0 = none
+	grant      int64  // bytes it is to have because of that; 0 = no grant
 	raised     time.Time
 	pressureAt time.Time // when it was under memory pressure last
 }
@@ -49,7 +49,7 @@ func (g *guestWatch) set(from, to int64, now time.Time) {
 	if g.target != to {
 		g.target, g.reached, g.nearest, g.progressed, g.moved = to, false, distance(from, to), now, now
 	}
-	if to < from && to < g.grant { // others needed it more, and it made no use of it
+	if to < from && to < g.grant { // the host takes back what the guest does not use of its grant
 		g.grant = to
 	}
 }
@@ -119,7 +119,8 @@ func (g *guestWatch) rates() (swapIn, faults float64) {
 	return max(0, float64(b.swapIn-a.swapIn)) / wall, max(0, float64(b.faults-a.faults)) / wall
 }
 
-// measureRate takes in how fast the guest takes memory, where it has made another report. What went to its swap it took as well.
+// measureRate updates the rate at which the guest takes memory, if the guest has reported again. Memory that went to its swap counts as
+// taken.
 func (g *guestWatch) measureRate() {
 	s := g.last
 	if !g.reports() || s.Reported.IsZero() || !g.reportedSinceResize() {
@@ -137,8 +138,8 @@ func (g *guestWatch) measureRate() {
 	g.taken, g.takenAt = taken, s.Reported
 }
 
-// outruns says whether the guest takes memory so fast that it has none left before its host can act on its next report. It is given more, but is
-// not under memory pressure: nothing was missing yet, and no other VM is evicted for it.
+// outruns says whether the guest takes memory so fast that it would have none left before its host can act on its next report. Such a
+// guest gets more memory but is not under memory pressure: it has missed nothing yet, and no other VM is evicted for it.
 func (g *guestWatch) outruns() bool {
 	return g.reports() && g.last.Balloon < g.memory-balloonSlack && float64(g.last.Available) < g.rate*outrunWithin.Seconds()
 }
@@ -146,8 +147,8 @@ func (g *guestWatch) outruns() bool {
 // reports says whether the guest reports what it uses.
 func (g *guestWatch) reports() bool { return g.last.Available >= 0 && g.last.Balloon > 0 }
 
-// reportedSinceResize says whether the guest reported since its balloon moved. What was left during the move is no share of the
-// present size: the host learns of both at different times.
+// reportedSinceResize says whether the guest reported since its balloon moved. Before that, its available memory and its balloon are of
+// different times: their ratio says nothing.
 func (g *guestWatch) reportedSinceResize() bool {
 	return g.last.Reported.IsZero() || g.last.Reported.After(g.moved) || g.last.Reported.Equal(g.last.At)
 }
@@ -178,8 +179,7 @@ func (g *guestWatch) pressureReason(took bool) string {
 	return ""
 }
 
-// raise raises the memory that a guest under memory pressure is to have: a step more, once it reported since it got the last
-// one.
+// raise raises the grant of a guest that needs more memory by a step, once the guest has reported since the last step.
 func (g *guestWatch) raise(took bool) {
 	s := g.last
 	if s.Balloon >= g.memory-balloonSlack { // it has all there is
@@ -193,8 +193,8 @@ func (g *guestWatch) raise(took bool) {
 	g.raised = s.At
 }
 
-// content says whether the guest reported that it is short of memory no more, though it was given less than it was to have, and
-// no more is on its way.
+// content says whether the guest, with less memory than its grant, reported that it is not short of memory any more, while no more is
+// on its way to it.
 func (g *guestWatch) content() bool {
 	return g.pressure == "" && !g.outruns() && g.reports() && g.reportedSinceResize() && !g.last.Reported.Before(g.raised) && (g.reached || g.target <= g.last.Balloon)
 }

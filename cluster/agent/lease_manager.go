@@ -56,8 +56,8 @@ type StateStore interface {
 	Save(PersistentState) error
 }
 
-// leaseManager renews the host's lease, pets the watchdog, and stops restartable VMs when the lease runs out. It does not wait
-// for the rounds of the runner: a hypervisor that hangs must neither keep the watchdog from being petted nor keep it petted.
+// leaseManager renews the host's lease, pets the watchdog, and stops restartable VMs when the lease runs out. It does not wait for the
+// rounds of the runner: a hypervisor that hangs must not stop the petting, and must not prolong it either.
 type leaseManager struct {
 	o     Options
 	log   *slog.Logger
@@ -67,16 +67,16 @@ type leaseManager struct {
 
 	mu         sync.Mutex
 	memory     PersistentState
-	persistent PersistentState      // as the next agent would find it
+	persistent PersistentState      // as last saved: what the next agent finds
 	running    int                  // restartable VMs that run here, as the hypervisor last listed
-	known      bool                 // the hypervisor answered
-	asOf       lease.Instant        // when it was asked
+	known      bool                 // running is from a list that the hypervisor answered
+	asOf       lease.Instant        // when that list was asked for
 	starting   int                  // restartable VMs being started, listed yet or not
 	expected   int                  // restartable VMs that open moves are to bring
-	heard      bool                 // the leader has sent how many
+	heard      bool                 // the leader has sent what is expected
 	stopped    map[string]stoppedVM // for want of a lease, by id
 	dog        Watchdog             // the one in use
-	leaving    bool                 // it is of an earlier configuration, and to be disarmed
+	leaving    bool                 // dog is of an earlier configuration, and to be stopped
 	wd         time.Duration
 	unsure     bool          // the watchdog could not be petted: it must not be reported as armed
 	renewed    chan struct{} // closed and made again at each answered renewal
@@ -108,8 +108,8 @@ func newLeaseManager(o Options, log *slog.Logger) (*leaseManager, error) {
 		k.leaving = true
 		log.Warn("the watchdog was armed by an earlier configuration: it counts until the leader knows that it will not", "armed", m.ArmedAs, "configured", o.WatchdogAs)
 	}
-	// It counts since the agent before this one; go on petting it. Without a lease it is petted no more until
-	// the VMs are gone, however often the agent is started.
+	// The agent before this one armed the watchdog: this agent goes on petting it. Without a lease the watchdog is not petted until the
+	// restartable VMs are gone, however often the agent is started.
 	if m.Armed && (k.dog == nil || m.Lease.MayPet(k.clock(), 0, false)) {
 		if err := k.arm(); err != nil {
 			return nil, fmt.Errorf("agent of host %s: take over its armed watchdog: %w", o.Host, err)
@@ -125,7 +125,7 @@ func earlier(o Options, as string) (Watchdog, error) {
 	return o.Earlier(as)
 }
 
-// run runs until ctx ends. It leaves the watchdog counting: another agent takes over, or the host has none.
+// run runs until ctx ends. It leaves an armed watchdog counting: the next agent takes it over, or it resets the host.
 func (k *leaseManager) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { k.renewing(ctx) })
@@ -188,8 +188,8 @@ func (k *leaseManager) renew(ctx context.Context) (time.Duration, error) {
 	return wait, nil
 }
 
-// stoppedSince says whether a list after that instant showed that no restartable VM runs. An agent that hung finds its lease
-// over when it goes on: a renewal does not undo what was proved of the host meanwhile. k is locked.
+// stoppedSince says whether a list after that instant showed that no restartable VM runs. An agent that hung may find that its lease
+// has ended meanwhile. It must stop restartable VMs before it renews: the leader may have proved the host lost. k is locked.
 func (k *leaseManager) stoppedSince(end lease.Instant) bool {
 	return k.known && k.running+k.starting == 0 && k.asOf >= end
 }
@@ -207,8 +207,8 @@ func (k *leaseManager) granted(q Renewal, sent lease.Instant, g Grant) (time.Dur
 	k.renewed = make(chan struct{})
 	none := k.known && k.heard && k.running+k.starting+k.expected == 0
 	if k.memory.Armed && q.Watchdog == 0 && (none || !g.Enforce || k.leaving) {
-		// Only now, when the leader has taken the renewal which says that the watchdog is not armed: until then it counts on
-		// it.
+		// The leader counts on the watchdog until it has taken a renewal that reports none armed. It has taken this one, so the agent
+		// may stop the watchdog.
 		left := k.leaving
 		if err := k.stopLocked(); err != nil || !left {
 			return lease.RenewEvery(g.Lease), nil
@@ -304,13 +304,14 @@ func (k *leaseManager) write() error {
 	return nil
 }
 
-// enforces says whether the end of the lease stops VMs here, also if the next agent has to stop them.
+// enforces says whether the end of the lease stops VMs here: by this agent's state, and by the saved one that the next agent finds.
 func (k *leaseManager) enforces() bool {
 	will := func(h lease.Holder) bool { return !h.Had || h.Enforce }
 	return will(k.memory.Lease) && (k.o.State == nil || will(k.persistent.Lease))
 }
 
-// petting pets the watchdog as long as the host is well, and once more at the end: the agent that follows has all of its time-out to begin.
+// petting pets the watchdog as long as the host is well (lease.Holder.MayPet), and once more at the end: the next agent has the whole
+// time-out to begin.
 func (k *leaseManager) petting(ctx context.Context) {
 	for last := false; !last; {
 		last = ctx.Err() != nil
@@ -323,7 +324,8 @@ func (k *leaseManager) petting(ctx context.Context) {
 		if k.memory.Armed {
 			wait = max(minPet, k.wd/petEvery)
 			now := k.clock()
-			// Without a lease it counts what runs now: a VM may come in by migration.
+			// Without a lease the watchdog is petted only while a recent list shows no restartable VM: one may have arrived by
+			// migration.
 			known := k.known && now-k.asOf <= knownFor
 			if k.memory.Lease.MayPet(now, k.running+k.starting, known) {
 				var err error
@@ -367,13 +369,14 @@ func (k *leaseManager) stopping(ctx context.Context) {
 	}
 }
 
-// stoppedVM is which generation of a VM was stopped, and by when it was gone: never, while it is being stopped.
+// stoppedVM is the generation of a VM that was stopped. A list that was asked for at the instant at, or later, and still has the VM
+// shows that it runs; at is MaxInt64 while the VM is being stopped.
 type stoppedVM struct {
 	generation uint64
 	at         lease.Instant
 }
 
-// stopLeased destroys every restartable VM of the host, which it knows by the mark.
+// stopLeased destroys every restartable VM of the host. It knows them by the mark.
 func (k *leaseManager) stopLeased(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, listWithin)
 	defer cancel()
@@ -401,7 +404,7 @@ func (k *leaseManager) stopLeased(ctx context.Context) {
 			if err := k.o.Hypervisor.Destroy(ctx, vm.Identity.VM); err != nil {
 				k.log.Error("stop a VM without lease", "vm", vm.Name, "error", err)
 				k.mu.Lock()
-				k.stopped[vm.Identity.VM] = stoppedVM{vm.Generation, k.clock()} // it may go yet; if it is listed from now on, it did not
+				k.stopped[vm.Identity.VM] = stoppedVM{vm.Generation, k.clock()} // the call may still succeed; a list from now on shows
 				k.mu.Unlock()
 				mu.Lock()
 				left++
@@ -463,8 +466,8 @@ func (k *leaseManager) starts(ctx context.Context, n int) error {
 	return k.guarded(ctx)
 }
 
-// expects notes how many restartable VMs are to come by moves. The watchdog is armed before they come: a host that loses its
-// power right after a move is proved lost as any other.
+// expects notes how many restartable VMs are to come by moves. The watchdog is armed before they arrive: a host that loses its power
+// right after a move can then be proved lost as any other.
 func (k *leaseManager) expects(want Desired) {
 	n := 0
 	for _, vm := range want.VMs {

@@ -10,9 +10,9 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// The source of a migration whose hypervisor died in the last phase keeps a paused domain. It runs nothing, takes its memory,
-// and bars the VM from this host. A target keeps a paused copy of a VM whose source lost the connection and resumed it. With
-// post-copy both may run. The domain that is the VM is resumed (see Resume). Any other is destroyed once the leader answers,
+// A migration that breaks at its end may leave a paused domain. The source keeps one if its hypervisor died in the last phase; the
+// target, if the source lost the connection and resumed the VM. Such a domain takes memory and bars the VM from the host. With
+// post-copy both domains may run. The domain that is the VM is resumed (see Resume). Any other is destroyed once the leader answers,
 // from the log, that the VM runs elsewhere, has ended, or is to start again.
 
 // Clear destroys what a migration left behind, if the leader permits it.
@@ -53,8 +53,8 @@ func (d *decider) clear(vms []VM) {
 // stays says whether, in the desired state, the VM runs here, and no move of it is open.
 func (vm VM) stays() bool { return vm.Move == nil && !vm.MayStart && !vm.EndKnown }
 
-// leftovers notes since when VMs count as left over: paused by a migration that goes on no more, or running and not in the
-// leader's desired state for this host.
+// leftovers notes since when VMs count as left over: paused by a migration that goes on no more, outdated (see there), or running and
+// not in the leader's desired state for this host.
 func (r *runner) leftovers(there []hypervisor.VM, at time.Time) {
 	before, unknown := r.leftover, r.unmanaged(there)
 	r.leftover = map[Instance]time.Time{}

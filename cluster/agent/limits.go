@@ -10,7 +10,7 @@ import (
 
 // Defaults of Options.
 const (
-	defaultStopGrace   = 30 * time.Second // from the power button to the plug
+	defaultStopGrace   = 30 * time.Second // from Shutdown to Destroy
 	defaultSampleEvery = time.Second
 	defaultListEvery   = 15 * time.Second
 	defaultUseWindow   = 5 * time.Second
@@ -32,7 +32,7 @@ const (
 	permitWithin = 5 * time.Second
 	// destroysAtOnce is how many VMs are destroyed side by side.
 	destroysAtOnce = 8
-	// unspokenFor is how long a host may act without a report. A hypervisor that is quick has done everything by then.
+	// unspokenFor is how long rounds that act may go without a report. A fast hypervisor has done everything by then.
 	unspokenFor = 250 * time.Millisecond
 	// resendAfter is how long a status that the leader has taken is not sent again. The leader took it into the log before it
 	// answered; its next desired state, which shows that, may be on its way.
@@ -77,12 +77,12 @@ const (
 	roomWithin = 30 * time.Second
 	// resumeWithin is for how long the agent tries to resume a VM that arrived. After that the VM has ended, as one that crashes.
 	resumeWithin = time.Minute
-	// leftoverFor is how long a VM must be seen left over before it counts as that.
+	// leftoverFor is how long a VM must be observed as left over before the agent acts on it.
 	leftoverFor = 5 * time.Second
-	// strandedFor is how long the target of an open move may take to report that the VM runs there. What is destroyed after
-	// that is the guest's memory, which is of use only if the target does not have it.
+	// strandedFor is how long the target of an open move may take to report that the VM runs there, before the copy here may be
+	// destroyed. That copy has the guest's memory, which is of use only if the target does not have it.
 	strandedFor = time.Minute
-	// askAgain is how long after the leader has refused that a VM is destroyed it is asked again.
+	// askAgain is how long the agent waits, after the leader refused that a leftover is destroyed, before it asks again.
 	askAgain = 30 * time.Second
 	// movesEnd bounds the wait, at an agent's end, for moves that it gives up.
 	movesEnd = 10 * time.Second
@@ -93,7 +93,7 @@ const (
 	// renewWithin is how long an answer to a renewal may take, and lastRenewBackoff the longest wait after one that failed.
 	renewWithin      = 5 * time.Second
 	lastRenewBackoff = 2 * time.Second
-	// reportArmed is how soon the leader is asked again after the watchdog was armed: that the leader knows of it.
+	// reportArmed is how soon the agent renews again after it armed the watchdog, so that the leader knows of it.
 	reportArmed = 10 * time.Millisecond
 	// petEvery is how often a watchdog is petted, as a share of its time-out; minPet is the shortest time between. idleDog is
 	// how often it is looked whether it is armed.
@@ -116,36 +116,38 @@ const (
 	// pressureBelow: a guest is short of memory if what it could take into use without swapping is less than that share of its
 	// balloon.
 	pressureBelow = 0.10
-	// A guest that swaps, or reads its programs again and again, is short of memory if it has less than a quarter left: else
-	// it reads back what was swapped out before, or for the first time.
+	// A guest with less than swapsBelow of its balloon left is short of memory if it swaps in, or has major faults, at these rates.
+	// With more left, it reads back what was swapped out before, or reads files for the first time.
 	swapsBelow = 0.25
 	swapRate   = 512 << 10 // bytes per second
 	faultRate  = 100.0     // major faults per second
 
-	// squeezeTo is how much of its balloon a guest may have in use after that was shrunk. The distance to pressureBelow is what
-	// keeps a guest from being squeezed and relieved in turn.
+	// squeezeTo is the largest share of a balloon that the guest may have in use after the balloon was shrunk. The distance to
+	// pressureBelow keeps the balloon from being shrunk and enlarged in turn.
 	squeezeTo = 0.85
 	// minCut is the least that is taken from a balloon, bytes: less is not worth the guest's work.
 	minCut = 2 * balloonSlack
 
-	// outrunWithin is how long it takes until a guest has more memory that reports that it needs it: the time to its next report, to the next look at it,
-	// and until its balloon has moved.
+	// outrunWithin is how long it takes until a guest that needs more memory has it: the time to its next report, to the next look at
+	// it, and until its balloon has moved.
 	outrunWithin = 3 * time.Second
-	// rateWindow is how far two reports may be apart that say how fast a guest takes memory.
+	// rateWindow is the longest time between two reports from which the rate is computed at which a guest takes memory.
 	rateWindow = 5 * time.Second
 
-	// glanceEvery is how often guests are looked at that have less than their memory, and glanceShare the most of the time that these looks take.
+	// glanceEvery is how often guests that have less than their memory are measured. glanceShare is the largest share of the time that
+	// these measurements may take.
 	glanceEvery = time.Second
 	glanceShare = 0.05
 
-	// grantStep is how much more than it has, or than it uses, a guest under memory pressure gets at a time: a share of all its memory.
+	// grantStep is the divisor for one step of a grant: a guest under memory pressure gets a quarter of all its memory more than it has
+	// or uses.
 	grantStep = 4 // its fourth
 	// grantStays is how many steps of forecasts a grant stays after the guest was last under memory pressure.
 	grantStays = 10
 
 	// balloonPatient is how long a balloon may stand still before its guest counts as one that does not follow.
 	balloonPatient = 10 * time.Second
-	// defies is for how many steps a guest that did not follow its balloon is not asked again.
+	// defies is for how many steps of forecasts a guest that did not follow its balloon gets no new target.
 	defies = 10
 )
 
@@ -155,7 +157,7 @@ const (
 	PeersAtOnce = 32
 
 	reachEvery  = 3 * time.Minute
-	mendEvery   = 30 * time.Second // so soon what was not reached is looked at again
+	mendEvery   = 30 * time.Second // how soon a host that was not reached is probed again
 	reachStale  = 15 * time.Minute // what was found is not believed any longer
 	reachLimit  = 10 * time.Second // for one connection
 	reachLanes  = 3                // connections at once

@@ -56,15 +56,15 @@ type moving struct {
 // stays makes sure that a VM which the agent is about to report as staying does not leave: it ends every migration of it. One
 // may go on that an agent before this one began, or whose end was not reported.
 func (r *runner) stays(ctx context.Context, st Status) (Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, decidedFor) // one past the point of no return ends in its own time
+	ctx, cancel := context.WithTimeout(ctx, decidedFor) // a migration that cannot be aborted any more ends in its own time
 	defer cancel()
 	moved, found, err := r.Hypervisor.Abort(ctx, st.VM)
 	if err == nil {
 		err = r.runsOn(ctx, st)
 	}
 	if err == nil {
-		// The hypervisor sets no cap of a VM that is migrating: it waits for the end, and then answers that the VM is not
-		// there. The share is the one in force: where it could not be read it is not known, and 0 would remove the cap.
+		// libvirt sets no cap of a VM that is migrating: SetCPU waits for the end, and fails if the VM has left. Success proves that it
+		// stays. The call sets the share that is in force. If that cannot be read nothing is set: a share of 0 would remove the cap.
 		share := r.caps[st.VM].CPU
 		if kept, set := r.shares[st.VM]; set {
 			share = hypervisor.CPU{Cap: kept, Weight: kept}
@@ -81,7 +81,7 @@ func (r *runner) stays(ctx context.Context, st Status) (Status, error) {
 		st.Bytes, st.Reason = max(st.Bytes, moved.Bytes), st.Reason+"; "+errOrphan.Error()
 	}
 	if m := r.moves[st.VM]; m == nil || m.open != st.Move {
-		// The leader may receive the report late: a VM that was reported to have stayed is not handed over after that.
+		// The leader may receive the report late. So from now on this agent must not hand the VM over by this move.
 		r.moves[st.VM] = never(st.VM, st.Move, st.Bytes, st.Reason)
 	}
 	r.moves[st.VM].end.stays()
@@ -103,8 +103,8 @@ func (r *runner) runsOn(ctx context.Context, st Status) error {
 	return errors.New("its migration did not leave it running")
 }
 
-// giveUpOrphans ends, as an agent's first step, the migrations that the agent before it began: no agent counts their bytes, and
-// after a restore a VM that this host reports must not leave. It returns the VMs that are on the host then.
+// giveUpOrphans ends, as an agent's first step, the migrations that the agent before it began. No agent counts their bytes, and after a
+// restore a VM that this host reports must not leave. It returns the VMs that are on the host afterwards.
 func (r *runner) giveUpOrphans(ctx context.Context, there listing) (listing, error) {
 	var failed error
 	begun := r.lease.sending()
@@ -184,7 +184,7 @@ func (r *runner) migrate(ctx context.Context, op Migrate) {
 				m.last = p
 				m.mu.Unlock()
 			}})
-		if errors.Is(err, hypervisor.ErrEndUnknown) { // it may go on in the daemon, and its bytes are counted no more
+		if errors.Is(err, hypervisor.ErrEndUnknown) { // libvirt may go on with it, and no agent counts its bytes
 			err = errors.Join(err, r.ends(ctx, m.id))
 		}
 		if err = because(ctx, err); err != nil {
@@ -259,7 +259,7 @@ func (r *runner) carryOut(ctx context.Context, of hypervisor.Identity, open uint
 	}()
 }
 
-// wake wakes the loop: a migration ended, or was not begun.
+// wake wakes the loop: a migration or a start has ended, or a call of the hypervisor hangs.
 func (r *runner) wake() {
 	select {
 	case r.moved <- struct{}{}:
@@ -281,8 +281,8 @@ func (r *runner) awaitMoves() {
 	}
 }
 
-// over notes that a migration had ended before the host's VMs were listed. The agent reports what it sent also if the leader
-// closed the move meanwhile, by the target's report.
+// over notes that a migration had ended before the host's VMs were listed. The agent reports what it sent even if the leader has closed
+// the move by the target's report.
 func (r *runner) over(m *moving) {
 	if !m.over && m.end.Error == "" {
 		r.Recorder.leaves(m.id)
@@ -316,7 +316,7 @@ func (r *runner) pace() time.Duration {
 	if len(r.progress()) > 0 || r.watched() {
 		every = min(every, progressEvery)
 	}
-	if r.Recorder != nil { // its ten seconds begin when those of the clock do
+	if r.Recorder != nil { // the host is measured once in each ten seconds of the clock, at its phase
 		every = min(every, tillSlot(time.Now().Add(-phase(r.Host))))
 	}
 	return every

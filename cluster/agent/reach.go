@@ -20,7 +20,7 @@ import (
 // PeersWanted asks the leader which hosts to test.
 type PeersWanted struct {
 	Host string
-	// After this host, by name and in a ring, come the Most hosts that are wanted; besides those of Again that there still are.
+	// The leader returns the Max hosts that come after this one by name, in a ring, and those of Again that are still hosts.
 	After string
 	Max   int
 	Again []string `json:",omitempty"`

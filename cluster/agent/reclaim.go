@@ -8,10 +8,9 @@ type unused struct {
 	from, bytes int64  // what its balloon is or is about to be, and how much less it could be
 }
 
-// cut takes back from balloons what their guests do not use, where guests took more than there is. That is the host's duty, and
-// must not wait until the leader has looked. What the host gave guests beyond the leader's target goes first; it is also taken
-// where other guests are short of memory. What is still too much is taken from balloons that may be shrunk, down to what their
-// guests may always count on.
+// cut shrinks balloons of which the guests do not use all, where guests took more memory than there is. The host does this at once,
+// without the leader. It first takes what it gave guests beyond the leader's target, also for other guests that are short of memory. If
+// that is not enough, it shrinks balloons below the leader's target, at most to MinMemory.
 func (d *decider) cut(vms []VM) {
 	coming, lacking := int64(0), int64(0) // bytes that are being given back, and that guests are short of
 	var beyond, within []unused

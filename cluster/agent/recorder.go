@@ -54,12 +54,12 @@ type recorded struct {
 	fine       []history.Bucket  // the latest, where forecasts go by less than a minute
 	fineLast   *hypervisor.Stats // measured last for these
 	left       time.Time         // when it was handed over, or deleted; zero: it was not
-	started    uint64            // the generation that this agent started: it came from nowhere
+	started    uint64            // the generation that this agent started here: no other host has its history
 
 	ask *asking // for the history that it has elsewhere; nil: there is no need
 
 	whole   time.Time // when the whole history was last written down
-	written time.Time // up to where Raw was, then
+	written time.Time // the time up to which the 10 s samples were written then
 }
 
 // asking is the state of the request for a VM's history to the host from which it came.
@@ -137,7 +137,7 @@ func sampleOf(last, s *hypervisor.Stats, vm hypervisor.VM) history.Sample {
 		out.Throttled = min(1, float64(s.Throttled-last.Throttled)/float64(took)/float64(max(1, vm.VCPUs)))
 	}
 	use := forecast.CappedUse{Used: out.CPU, Cap: out.Cap, Throttled: out.Throttled}
-	out.Censored = use.Censored() && out.Cap < float64(vm.VCPUs) // a cap of all it has hides nothing
+	out.Censored = use.Censored() && out.Cap < float64(vm.VCPUs) // a cap of all its vCPUs limits nothing
 	return out
 }
 

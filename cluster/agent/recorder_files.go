@@ -120,8 +120,8 @@ func (r *Recorder) writeWhole(now time.Time) error {
 		}
 		r.mu.Lock()
 		switch {
-		case f.of.history != f.had: // what came from another host meanwhile is to be written, too
-		case f.of.whole.IsZero(): // the next time others may not be due
+		case f.of.history != f.had: // it got a history from another host meanwhile: that is due at once
+		case f.of.whole.IsZero(): // its first time: spread the later ones
 			f.of.whole, f.of.written = now.Add(-spread(f.id)), f.last
 		default:
 			f.of.whole, f.of.written = now, f.last

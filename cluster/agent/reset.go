@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// reset asks the leader for the permit, which is given once, and resets the VM if it has it. It says whether it did.
+// reset asks the leader for the permit to reset a VM, which is given once. With the permit it resets the VM. It returns whether it did.
 func (r *runner) reset(ctx context.Context, op Reset) (bool, error) {
 	ask := ResetAsk{VM: op.VM, Generation: op.Generation, ID: op.ID}
 	r.resets[op.ID] = ResetTry{} // before: if the answer is lost, the permit may have been given

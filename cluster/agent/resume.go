@@ -14,8 +14,8 @@ import (
 // there since. A source that does not learn the outcome of the hand-over resumes its VM and reports that; it then never reports
 // that the VM left. So only one host resumes the VM, whatever either host learned of the other.
 
-// handedOver says whether the VM is not here any more because its open move took it away. It is false for a VM that may have
-// run here, and ended, after its migration: what the target has is older than that.
+// handedOver says whether the VM is not here any more because its open move took it away. It is false if the VM may have run here after
+// its migration and ended: the target's copy is older than that.
 func (d *decider) handedOver(vm VM) bool {
 	return vm.Move.Paused && !vm.Move.Incoming && d.past.Handed[vm.Spec.Identity.VM] && !d.lost(vm) && !d.past.Fresh && !(d.past.Lapsed && vm.Spec.Leased)
 }
@@ -36,7 +36,7 @@ func (r *runner) stands(there []hypervisor.VM, at time.Time) {
 		}
 		if coming {
 			if _, resumed := r.resumed[in.Move.Open]; resumed {
-				continue // and stopped again
+				continue // it was resumed and has been paused again
 			}
 		}
 		if !was {
@@ -52,8 +52,9 @@ func (r *runner) isStanding(vm hypervisor.VM) bool {
 	return is
 }
 
-// outdated says whether the paused VM here came by a move that is closed, or its source is lost and may have run it since.
-// After a restore the state may be older than the paused VM: then the VM may have run elsewhere since, too.
+// outdated says whether the VM may have run elsewhere after it was paused here: its move is closed, its source is lost and has not
+// reported that the VM left, or an earlier move left it. After a restore the state may be older than the paused VM: then all count as
+// outdated.
 func (r *runner) outdated(i Instance) bool {
 	if _, stands := r.standing[i]; !stands || r.counts == nil {
 		return false

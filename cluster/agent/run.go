@@ -25,16 +25,16 @@ type Options struct {
 	Overhead func(hypervisor.Capacity) int64
 	Log      *slog.Logger
 
-	StopGrace   time.Duration // from the power button to the plug; default 30 s
+	StopGrace   time.Duration // from Shutdown to Destroy; default 30 s
 	SampleEvery time.Duration // default 1 s
 	ListEvery   time.Duration // how often to look even if no event arrives; default 15 s
 	UseWindow   time.Duration // over which CPU use is averaged; default 5 s
 	Step        time.Duration // of forecasts, as the Recorder's; what guests get for being short of memory stays for ten; default a minute
 
 	Watchdog Watchdog // nil: none guards the host's leases
-	// WatchdogAs identifies one configuration of the watchdog, its time-out included. If an agent before this one armed another
-	// one, Earlier makes a Watchdog of its identifier. The agent pets that one, and never reports it as armed, until the leader
-	// knows that it counts on it no more. Then the agent disarms it, and Watchdog takes its place.
+	// WatchdogAs identifies one configuration of the watchdog, its time-out included. If the agent before this one armed the watchdog
+	// of another configuration, Earlier makes that Watchdog of its identifier. The agent pets it, and never reports it as armed. Once
+	// the leader has taken a renewal that reports none armed, the agent stops it, and Watchdog takes its place.
 	WatchdogAs string
 	Earlier    func(as string) (Watchdog, error)
 	Recorder   *Recorder  // of the VMs' histories; nil: none are kept
@@ -199,8 +199,8 @@ type runner struct {
 	attempts map[string]attempt          // starts that failed, by id
 	starts   map[string]*starting        // under way, by VM
 	moves    map[string]*moving          // migrations that this agent began
-	resumed  map[uint64]hypervisor.Moved // what open moves took that brought VMs which were resumed, by Move.Open
-	failing  map[uint64]time.Time        // since when VMs that came cannot be resumed, by Move.Open
+	resumed  map[uint64]hypervisor.Moved // bytes and downtime of open moves whose VMs were resumed here, by Move.Open
+	failing  map[uint64]time.Time        // since when VMs that arrived cannot be resumed, by Move.Open
 	refused  map[Instance]time.Time      // when the leader may be asked again whether a leftover is destroyed
 	resets   map[string]ResetTry         // resets that were asked for, by VM.Reset
 	steps    string                      // of the last round that acted
@@ -221,7 +221,7 @@ type runner struct {
 	due    time.Time         // when the leader is to have the next measurement
 	glance time.Duration     // how long the last look at guests took
 	ended  map[string]string // why the hypervisor said that VMs stopped, by id
-	moved  chan struct{}     // a migration ended
+	moved  chan struct{}     // wakes the loop: see wake
 	ending sync.WaitGroup    // migrations that go on
 	beside sync.WaitGroup    // starts that have not ended
 }

@@ -171,7 +171,8 @@ func (r *runner) needs() map[string]GuestNeed {
 	return out
 }
 
-// squeezes says whether a balloon is to be shrunk to the leader's target: not before it is known what its guest needs now.
+// squeezes says whether a balloon is larger than the leader's target. The agent then measures what the guest needs before it shrinks
+// it.
 func (r *runner) squeezes(want Desired) bool {
 	for _, vm := range want.VMs {
 		if now, runs := r.caps[vm.Spec.Identity.VM]; runs && vm.Want == WantRun && vm.Spec.Balloon < now.Balloon-balloonSlack {
@@ -191,7 +192,7 @@ func raises(needs map[string]GuestNeed) map[string]int64 {
 	return out
 }
 
-// watched says whether a guest's memory must be looked at often: it is short of it, or gives some back.
+// watched says whether a guest's memory must be measured often: the guest is short of memory, or its balloon is on its way to a target.
 func (r *runner) watched() bool {
 	for _, g := range r.guests {
 		if g.need().Raise > 0 || g.pressure != "" && g.last.Balloon < g.memory-balloonSlack || g.target > 0 && !g.reached && g.defied.IsZero() {

@@ -5,13 +5,13 @@ import (
 	"maps"
 )
 
-// Sending is a move whose VM this host began to send, as the next agent must know of it: if this agent ended without a report,
-// it may be that what was sent is not counted.
+// Sending is a move whose VM this host began to send. It is on disk for the next agent: if this agent ends without a report, the bytes
+// sent may never be counted.
 type Sending struct {
 	Open     uint64 // of the move
 	MaxBytes int64  // bytes it may send; 0 = no bound
-	// Kept: the VM was seen to run here after an attempt, which may have left an older copy at the target. Should it be gone when the next
-	// agent begins, that is no proof that a later attempt handed it over.
+	// Kept: the VM was observed to run here after an attempt, which may have left an older copy at the target. If the VM is gone when
+	// the next agent begins, that does not prove that a later attempt handed it over.
 	Kept bool `json:",omitempty"`
 }
 
@@ -59,7 +59,7 @@ func (k *leaseManager) recordStay(id string) error {
 	return nil
 }
 
-// staysHere says whether it is news that a move did not hand its VM over.
+// staysHere notes that a move did not hand its VM over, and says whether that is news.
 func (k *leaseManager) staysHere(id string, which func(Sending) bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

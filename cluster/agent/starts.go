@@ -109,7 +109,7 @@ func (r *runner) takeStart(ctx context.Context, s *starting) error {
 	}
 	switch {
 	case errors.Is(s.err, hypervisor.ErrUnavailable) || ctx.Err() != nil:
-		// proves nothing of the VM
+		// the failure says nothing of the VM
 	case errors.Is(s.err, hypervisor.ErrInvalid):
 		a.final = s.err.Error()
 	case errors.Is(s.err, hypervisor.ErrExists):

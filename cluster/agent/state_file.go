@@ -13,7 +13,7 @@ import (
 // StateFile keeps a PersistentState in a file with a checksum and a second copy, each there whole or not at all.
 //
 // The copy may stand in for the file: an agent reports to the leader, or begins, only what Save has returned from, and by then
-// both have it. An older state may not stand in: it may lack that the end of the lease stops VMs (the leader counts on it), an
+// both have it. An older state must not stand in. It may lack that the end of the lease stops VMs (the leader counts on that), an
 // epoch whose orders replaced others, or a move whose bytes are to be counted.
 type StateFile string
 

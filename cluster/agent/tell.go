@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// What is worth a call to the leader, and what is not: where many VMs come and go, the calls of their hosts are most of the
-// servers' work.
+// This file decides what is worth a call to the leader. Where many VMs come and go, the calls of their hosts are most of the servers'
+// work.
 
 // sentStatus is a status that the leader has taken.
 type sentStatus struct {
@@ -20,8 +20,8 @@ func plain(st Status) bool {
 	return st.Move == 0 && st.ChargedMemory == 0 && (st.Phase == PhaseRunning || st.Phase == PhaseStopped && st.SourceLost)
 }
 
-// knows says whether the leader has all that a report has, except for the list of what runs, which the end of the round
-// reports. Where VMs may come and go by themselves, that list is reported at once.
+// knows says whether the leader has all of a report, apart from the list of what runs. The report at the end of the round brings that
+// list; it is sent at once if a migration may add or remove VMs meanwhile.
 func (r *runner) knows(now Report) bool {
 	if len(now.Moves) > 0 || slices.ContainsFunc(now.Running, func(i Instance) bool { return i.Incoming || i.Leaving }) {
 		return false
@@ -33,8 +33,8 @@ func (r *runner) knows(now Report) bool {
 	return reflect.DeepEqual(was, now)
 }
 
-// mayWait says whether a round need not be reported: it did something, so that the next one follows at once and sees what came
-// of it, and it has nothing to report that the next one will not report as well.
+// mayWait says whether a round need not be reported. It may wait if it did something, because the next round then follows at once, and
+// if the next round will report everything that it has to report. Rounds wait for unspokenFor at most.
 func (r *runner) mayWait(done outcome) bool {
 	if done.acted == 0 || len(r.left) > 0 || len(r.moves) > 0 || r.underPressure() || slices.ContainsFunc(done.statuses, func(st Status) bool { return !plain(st) }) {
 		r.unspoken = time.Time{}
@@ -51,7 +51,7 @@ func (r *runner) mayWait(done outcome) bool {
 	return false
 }
 
-// unacknowledged are the statuses that the leader has not taken yet.
+// unacknowledged are the statuses to send: all but plain ones that the leader has taken within resendAfter.
 func (r *runner) unacknowledged(statuses []Status) []Status {
 	return slices.DeleteFunc(statuses, func(st Status) bool {
 		was, is := r.sent[st.VM]
@@ -74,8 +74,8 @@ func (r *runner) has(statuses []Status) {
 	}
 }
 
-// ungranted returns the VMs that do not get the CPU or memory that they are to have more. all: nothing else is left to do,
-// except to report what is done.
+// ungranted returns the VMs that do not get the additional CPU or memory that they are to have. all: the operations have nothing else
+// to do, apart from plain statuses and Undefine.
 func ungranted(ops []Operation) (vms []string, all bool) {
 	for _, op := range ops {
 		switch op := op.(type) {

@@ -8,7 +8,7 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// Waits is for how long a VM that may start is not here. Tried: its start may have been tried.
+// Waits is for how long a VM that may start has not been here. Tried: an agent may have tried to start it.
 type Waits struct {
 	For   time.Duration
 	Tried bool
@@ -25,8 +25,8 @@ func (o GiveUp) String() string {
 	return fmt.Sprintf("give up the start of %s generation %d: %s", o.Name, o.Generation, o.Why)
 }
 
-// waits: a VM that is to start here does not yet. The agent reports why to the leader, and after startWithin that it does not
-// run.
+// waits handles a VM that is to start here and does not yet. After waitsSilently the agent reports why. After startWithin it gives up
+// the start of a restartable VM, if no agent may have tried it.
 func (d *decider) waits(vm VM, why string) {
 	id, name, gen := vm.Spec.Identity.VM, vm.Spec.Label(), vm.Spec.Generation
 	d.add(Blocked{id, name, why, false})

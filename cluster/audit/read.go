@@ -125,7 +125,7 @@ func backwards(f *os.File, with func(line []byte) bool) error {
 		return err
 	}
 	at := info.Size()
-	var rest []byte // what was read of the line that the chunk before begins in the middle of
+	var rest []byte // the end of a line whose beginning lies in the next chunk to read
 	ended, long := false, false
 	buf := make([]byte, chunk)
 	give := func(line []byte) bool {
@@ -137,7 +137,7 @@ func backwards(f *os.File, with func(line []byte) bool) error {
 		}
 		return with(line)
 	}
-	first := true // nothing follows the last end of line
+	first := true // nothing was read yet: the file's last byte ends the last line
 	for at > 0 {
 		n := min(int64(len(buf)), at)
 		at -= n

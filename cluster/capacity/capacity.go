@@ -40,7 +40,8 @@ func (v VM) Memory() int64 {
 // Charge of the VM on a host where each VM takes so many bytes beyond its own memory.
 func (v VM) Charge(overhead int64) Charge {
 	memory := v.Memory()
-	c := Charge{CPU: v.Frozen, Memory: memory + overhead, Deficit: max(0, v.Boot-memory)} // one that stops too: its balloon goes before it does
+	// A VM that stops has a deficit, too: its balloon may deflate before it ends.
+	c := Charge{CPU: v.Frozen, Memory: memory + overhead, Deficit: max(0, v.Boot-memory)}
 	if !v.Stopping {
 		c.CPU = max(v.Frozen, v.Share)
 	}
@@ -93,8 +94,8 @@ func (l Ledger) Fits(c Charge) bool {
 	return l.CPU <= l.Usable.CPU*(1+tolerance) && l.Taken() <= l.Usable.Memory
 }
 
-// Exceeded says of which resources the host is beyond its limits, and was not as far beyond them before: a host whose limits fell under it
-// may go on, and may get better.
+// Exceeded says which resources of the host exceed their limits by more than before. A host whose limits fell below its load may go on,
+// and may get better.
 func (l Ledger) Exceeded(before Load) (cpu, memory bool) {
 	return l.CPU > l.Usable.CPU*(1+tolerance) && l.CPU > before.CPU*(1+tolerance), l.Taken() > l.Usable.Memory && l.Taken() > before.Taken()
 }

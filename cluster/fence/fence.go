@@ -66,7 +66,7 @@ func (r *Runner) fence(ctx context.Context, level Level) (Proof, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.verify)
 	defer cancel()
-	var last error // what was wrong the last time that there was time for an answer
+	var last error // from the last round that the time-out did not cut off
 	for {
 		proof, err := r.allOff(ctx, level)
 		if err == nil {

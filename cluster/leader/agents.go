@@ -63,7 +63,7 @@ func desired(s *state.Snapshot, host string, vms int) agent.Desired {
 		}
 		if vm.MovingTo != "" {
 			w.Move = moveOf(s, meta, g, vm, host)
-			w.Spec.CPU = hypervisor.CPU{Cap: vm.Frozen, Weight: vm.Frozen} // what it comes with; its group may be given another share meanwhile
+			w.Spec.CPU = hypervisor.CPU{Cap: vm.Frozen, Weight: vm.Frozen} // the cap with which it moves; its group may get another share meanwhile
 		}
 		switch vm.Goal {
 		case state.GoalStop:
@@ -142,7 +142,7 @@ func (c *Service) Report(ctx context.Context, r agent.Report) error {
 	t := c.current.Load()
 	s := c.o.State.Snapshot()
 	if m, _ := s.Meta(); len(r.Statuses) > 0 && r.Epoch < m.Epoch {
-		// What it reports is the end of steps that were wanted before the restore.
+		// The statuses are of steps that the state of before the restore wanted.
 		return fmt.Errorf("report of host %s: it is of epoch %d, this is %d: %w", r.Host, r.Epoch, m.Epoch, ErrConflict)
 	}
 	if t.reports.unlist(r) {
@@ -169,7 +169,7 @@ func (c *Service) Report(ctx context.Context, r agent.Report) error {
 			return fmt.Errorf("report of host %s: %w", r.Host, err)
 		}
 	}
-	if t.over() { // what the next term knows of hosts must have been reported in it
+	if t.over() { // the next term must know of hosts only what they reported in it
 		return fmt.Errorf("report of host %s: %w: term %d is over", r.Host, ErrNoLeader, t.number)
 	}
 	t.rightsizing.Observe(s, r, c.o.Now().UTC())

@@ -19,8 +19,8 @@ type Apply struct {
 	// Base is the id of the version that the file was made of. It is compared with that version, or with a newer file of its author. "": it is not known.
 	Base   string `json:",omitempty"`
 	author state.Author
-	// OfTenant: the caller is of the VC's tenant. It neither sees nor writes rules that name hosts: those that groups have stay. It gives
-	// no priority above that which its tenant may give, or the VC has.
+	// OfTenant: the caller is of the VC's tenant. The caller neither sees nor writes rules that name hosts: groups keep those that they
+	// have. A priority may be at most that which the tenant may give, or that which the VC has.
 	OfTenant bool
 	// KeepCloudInit: the caller does not see cloud-init data; a group without it in the file keeps what it has.
 	KeepCloudInit bool
@@ -125,7 +125,8 @@ type change struct {
 	differs bool
 }
 
-// version to record. A file that others' changes were merged into is kept as it came, for the next one to be compared with.
+// version returns the version to record. If changes of others were merged into the file, File has the file as it came: the next file is
+// compared with that.
 func (ch *change) version(verb string) state.VersionPut {
 	put := state.VersionPut{Verb: verb, Applied: verb == "apply", Spec: ch.spec}
 	if put.Applied && len(differences(&ch.file, &ch.spec)) > 0 {
@@ -134,7 +135,7 @@ func (ch *change) version(verb string) state.VersionPut {
 	return put
 }
 
-// changeOf works out what making a VC what a spec says means, and refuses what cannot be.
+// changeOf returns what changes if a VC becomes what a spec says, and refuses what cannot be.
 func changeOf(s *state.Snapshot, vc state.VC, mine state.VCSpec, how Apply) (*change, error) {
 	if vc.Goal == state.GoalDelete {
 		return nil, &Busy{"virtual cluster " + vc.Name + " is being deleted"}
@@ -175,7 +176,7 @@ func changeOf(s *state.Snapshot, vc state.VC, mine state.VCSpec, how Apply) (*ch
 	}
 	meta, _ := s.Meta()
 	next := keepDefaults(vc, now, merged)
-	if how.OfTenant { // the others' rules were checked when they came; what they name may be gone since
+	if how.OfTenant { // rules that name hosts were checked when they were written; what they name may be gone
 		next = withHostTerms(next, state.VCSpec{})
 	}
 	full, err := complete(s, meta.Settings, next.On(vc))
@@ -201,7 +202,8 @@ func changeOf(s *state.Snapshot, vc state.VC, mine state.VCSpec, how Apply) (*ch
 	return ch, nil
 }
 
-// mergeOfTenant is merge for a caller that knows nothing of rules that name hosts: they conflict with nothing, and groups keep theirs.
+// mergeOfTenant is merge for a caller that does not see rules that name hosts. Such rules conflict with nothing, and groups keep
+// theirs.
 func mergeOfTenant(base *state.VCSpec, now, mine state.VCSpec, force bool) (out state.VCSpec, kept []FieldChange, err error) {
 	without := func(s state.VCSpec) state.VCSpec { return withHostTerms(s, state.VCSpec{}) }
 	if base != nil {
@@ -221,7 +223,7 @@ func priorityAllowed(s *state.Snapshot, vc state.VC, priority int) error {
 	return nil
 }
 
-// withHostTerms gives the groups of a spec the rules that name hosts which those of another spec have, and no others.
+// withHostTerms returns spec with the host rules of from in the place of its own: each group gets those of the group of its name.
 func withHostTerms(spec, from state.VCSpec) state.VCSpec {
 	spec = spec.Clone()
 	for i := range spec.Groups {
@@ -243,8 +245,8 @@ func withHostTerms(spec, from state.VCSpec) state.VCSpec {
 
 func ofHost(term string) bool { return strings.HasPrefix(term, "host:") }
 
-// keepDefaults fills fields that neither the spec in force nor the next one gives with what the row has: the cluster's defaults may
-// have changed since.
+// keepDefaults keeps defaults: a field that neither the spec in force nor the next one gives stays as the row has it. The cluster's
+// defaults may have changed since.
 func keepDefaults(vc state.VC, now, next state.VCSpec) state.VCSpec {
 	next = next.Clone()
 	if now.MinYield < 0 && next.MinYield < 0 {
@@ -270,8 +272,8 @@ func keepDefaults(vc state.VC, now, next state.VCSpec) state.VCSpec {
 	return next
 }
 
-// withRemoved returns the next row with what the cluster has given its groups, and with the groups that are removed: they stay, without
-// VMs to come, until theirs are gone.
+// withRemoved returns the next row with the allocations and estimates that groups have, and with the groups that the spec removes.
+// Those stay, with a count of 0, until their VMs are gone.
 func withRemoved(s *state.Snapshot, vc, next state.VC) (state.VC, error) {
 	next.Groups = slices.Clone(next.Groups)
 	for i := range next.Groups {
@@ -328,7 +330,7 @@ func (ch *change) assess(s *state.Snapshot, vc state.VC, how Apply) error {
 	var bad faults
 	misplaced := placement.Misplaced(s, ch.next)
 	if how.OfTenant {
-		for id := range misplaced { // hosts and rules of others are not for it
+		for id := range misplaced { // a tenant does not see hosts and the rules of others
 			misplaced[id] = "as its rules have it"
 		}
 	}
@@ -341,7 +343,7 @@ func (ch *change) assess(s *state.Snapshot, vc state.VC, how Apply) error {
 		}
 		vms := slices.DeleteFunc(s.VMsOf(vc.ID), func(vm state.VM) bool { return vm.Group != g.Name || vm.Goal == state.GoalDelete })
 		slices.SortFunc(vms, func(a, b state.VM) int { return a.Task - b.Task })
-		vms = vms[:min(len(vms), g.Count)] // the others leave
+		vms = vms[:min(len(vms), g.Count)] // VMs beyond the count are removed
 		if len(vms) == 0 {
 			continue
 		}

@@ -22,8 +22,8 @@ type cachedDesired struct {
 	changed <-chan struct{}
 }
 
-// to returns the desired state of a host from a state that was known to be the newest after this term was read. The desired
-// states of one host come in the order of their indexes: an agent refuses one that is older than the newest it has.
+// to returns the desired state of a host. The caller has read the term, and then made sure that the store has the newest state. The
+// desired states of one host come in the order of their indexes: an agent refuses one that is older than the newest it has.
 func (w *desiredCache) to(store *state.Store, host string) cachedDesired {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -164,7 +164,7 @@ func (t *term) drainOf(s *state.Snapshot, h state.Host, q DrainRequest) (*state.
 	if h.Drain.State == state.DrainRunning && d.MaxBytes >= 0 { // it goes on: what it sent counts
 		o.Budget = max(0, d.MaxBytes-drain.Spent(s, h))
 	}
-	if q.Deadline == 0 { // else there is no time for what need not be
+	if q.Deadline == 0 { // with a deadline there is no time for optional moves
 		o.OptionalBytes, o.MinGain = drain.OptionalMoves(s)
 	}
 	f := t.drainFleet(s, supersedes, nil)

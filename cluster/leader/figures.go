@@ -13,8 +13,7 @@ import (
 
 // HostStats are what only the leader knows of a host, for monitoring.
 type HostStats struct {
-	// Unproved are its restartable VMs that wait since nothing proves, nor ever will by itself, that
-	// the host has lost them.
+	// Unproved are its restartable VMs that wait for a failover although nothing proves the host lost, nor will without an operator.
 	Unproved int
 	// Watched: the host's configuration names a watchdog, armed or not.
 	Watched bool

@@ -55,9 +55,9 @@ func (c *Service) Renew(ctx context.Context, r agent.Renewal) (agent.Grant, erro
 	return g, nil
 }
 
-// Readmit returns the state with which the agent of a host begins that was admitted again, by an entry of this term's log, in
-// the same run of its machine; false: there is none. Nothing is decided for the host until its agent has reported. The lease
-// counts from before the entry, which ended whatever the renewals before it could have proved.
+// Readmit returns the state with which the agent of a host begins, after an entry of this term's log admitted the host again in the
+// same run of its machine; false: it did not. Nothing is decided for the host until its agent has reported. The lease counts from
+// before that entry, which voids what earlier renewals could have proved.
 func (c *Service) Readmit(host string, machine state.Machine) (agent.Beginning, bool) {
 	t := c.current.Load()
 	s := c.o.State.Snapshot()

@@ -30,12 +30,12 @@ func newLiveReports() liveReports {
 // news is what a report changes that the control loop depends on.
 type news struct {
 	reach    bool // the host was not known, or its hypervisor answers again, or no more
-	shrunk   bool // more of what takes something from VMs is in force
-	incoming bool // other instances run nothing where they are
+	shrunk   bool // a host has put more of its desired state in force, so that VMs may have released CPU or memory
+	incoming bool // the instances changed that a migration left, or is bringing
 }
 
-// unlist forgets the VMs that a host listed and lists no more, and says whether there are any: they may start again, which they may not
-// where they are listed. It comes before the state says that they have stopped: a request may start them at once then.
+// unlist forgets the VMs that a host listed and does not list any more, and says whether there are any. A VM must not start on a host
+// that lists it. So unlist comes before the state says that they have stopped: a request may start them again at once then.
 func (l *liveReports) unlist(r agent.Report) bool {
 	if !r.Reach || r.Running == nil {
 		return false
@@ -88,7 +88,7 @@ func (live HostLive) after(r agent.Report, now time.Time) HostLive {
 	}
 	if r.Reach && r.Running != nil {
 		live.Running, live.Listed = r.Running, now
-		if r.Index > 0 || len(r.Running) > 0 { // what begins a round has no index, and is as good as the one before if nothing runs
+		if r.Index > 0 || len(r.Running) > 0 { // a report at the beginning of a round has no index; it changes nothing here unless VMs run
 			if live.ListedFor = r.Index; len(r.Hangs) > 0 { // what hangs may bring up a VM that is not listed
 				live.ListedFor = 0
 			}

@@ -33,8 +33,8 @@ type HostAvailability struct {
 type AdmissionStatus struct {
 	InForce bool // needs are estimated, and that is in force; else it is only shown
 	Margins []MarginStatus
-	// Quality is the share of looks at VMs, in the last whole period, at which a VM had what it could use; in shadow mode that would have. Below
-	// 0: not known yet.
+	// Quality is the share of the observations of VMs, in the last whole period, at which a VM had what it could use, or in shadow mode
+	// would have had. Below 0: not known yet.
 	Quality float64
 	Target  float64 // that it is to be above
 	Hosts   []HostHeadroom
@@ -62,8 +62,7 @@ func newAdmissionMargin() *admissionMargin {
 	return &admissionMargin{availability: map[string]placement.HostAvailability{}, quality: -1}
 }
 
-// in begins the penalties again if the mode has changed: what shadow mode observed of what would have been proves nothing of
-// what is.
+// in begins the penalties again if the mode has changed: what shadow mode would have done proves nothing of what is done.
 func (d *admissionMargin) in(mode state.RightsizingMode) {
 	if d.mode == mode {
 		return

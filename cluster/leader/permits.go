@@ -46,7 +46,7 @@ func (t *term) permitMoves(ctx context.Context, s *state.Snapshot, q agent.Permi
 		vm, _ := s.VM(m.VM)
 		open, _ := s.MigrationOf(m.VM)
 		switch {
-		case slices.Contains(t.failover.Awaited(s), vm.MovingTo): // a refusal would end the move
+		case slices.Contains(t.failover.Awaited(s), vm.MovingTo): // the agent asks again; a refusal would end the move
 			return t.allReported(s, fmt.Sprintf("move of VM %s to host %s", vm.Name, vm.MovingTo))
 		case t.failover.WhyUnavailable(s, vm.MovingTo) != "":
 			p.Refused = "target host " + vm.MovingTo + " does not answer"

@@ -55,7 +55,8 @@ func (v *View) MigrationView(m state.Migration) MigrationView {
 	return out
 }
 
-// before says whether this server can answer requests about moves: it leads, and the cluster waits for no host.
+// before returns the newest state for a request about moves, or why this server cannot answer: it does not lead, or there is a recovery
+// freeze.
 func (c *Service) before(ctx context.Context, what string) (*state.Snapshot, error) {
 	if err := c.o.Log.Linearize(ctx); err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", what, ErrNoLeader, err)

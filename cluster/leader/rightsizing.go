@@ -38,8 +38,8 @@ type RightsizingStats struct {
 	Quality float64 // below 0: not known
 }
 
-// evaluated takes in a result: the margin of admission follows it, and so may VMs that wait for room, which follows what is seen
-// besides the state.
+// evaluated takes in a result. The margin of admission follows it. So may VMs and VCs that wait for room, so the loop evaluates them
+// again.
 func (t *term) evaluated(s *state.Snapshot, out rightsizing.Result, now time.Time) {
 	t.admissionMargin.observe(&out, now, t.c.o.Period)
 	if waitsAgain(s, now) || out.Mode == state.RightsizingOn && s.AnyQueued() {
@@ -48,8 +48,8 @@ func (t *term) evaluated(s *state.Snapshot, out rightsizing.Result, now time.Tim
 	}
 }
 
-// moveAway has VMs move away from a host that is short of memory. The state may have moved on since it was looked at: then the moves are
-// planned once more.
+// moveAway has VMs move away from a host that is short of memory. If the state has changed since the plan's snapshot it plans once
+// more.
 func (t *term) moveAway(ctx context.Context, short rightsizing.Shortage, pinned map[string]string) rightsizing.MovesAway {
 	var err error
 	for range 2 {

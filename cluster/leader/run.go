@@ -71,15 +71,13 @@ func (t *term) due(now time.Time) <-chan time.Time {
 	return time.After(max(at.Sub(now), debounce))
 }
 
-// planInputs are what plans depend on: the placement index, the settings, the hosts that are unavailable or awaited, whether a
-// plan is moving VMs, whether some preempted VMs have waited for long enough, what bars VMs from hosts on which migrations
-// left them, and the tenants that are suspended.
+// planInputs are what plans depend on. If they are as they were when there was no plan, there is none now.
 type planInputs struct {
 	index, settings      uint64
 	unavailable, awaited string
 	suspended            string
 	moves                bool
-	again                uint64 // see shapes
+	again                uint64 // term.evaluations: preempted VMs may start again, or time has passed
 	relisted             uint64
 }
 
@@ -142,7 +140,7 @@ func (t *term) stage(ctx context.Context, idle *planInputs) (bool, error) {
 		}
 		t.c.log.Info("plan refused", "verb", plan.Verb, "error", err)
 		if plan.VC == nil {
-			return false, nil // the state moved on, and that wakes us
+			return false, nil // the state has changed since, which wakes the loop
 		}
 		refused = append(refused, plan.VC.ID)
 		s = t.c.o.State.Snapshot()
@@ -157,10 +155,10 @@ func (t *term) stage(ctx context.Context, idle *planInputs) (bool, error) {
 	return t.rebalance.Balance(ctx, s)
 }
 
-// next is the plan to propose, nil if there is none. A VC of which the state has just refused a plan, by its id in refused, makes no
-// other one wait.
+// next is the plan to propose, nil if there is none. refused are the ids of VCs of which the state has just refused a plan: they do not
+// make other VCs wait.
 func next(s *state.Snapshot, env placement.Env, queue *admission.QueueCache, refused []string) *state.Plan {
-	if len(env.Awaited) == 0 { // else what waits may fit where nothing is known of yet
+	if len(env.Awaited) == 0 { // else a host that has not reported may have room for what waits
 		if plan := admission.Restart(s, env, refused...); plan != nil {
 			return plan
 		}

@@ -76,7 +76,7 @@ type Service struct {
 	o   Options
 	log *slog.Logger
 
-	// planning holds one while a plan is made, one at a time: plans made side by side would only conflict.
+	// planning has one element while a plan is made. Plans are made one at a time: two at once would only conflict.
 	planning chan struct{}
 	capacity admission.CapacityIndex // under planning
 	inflight inflightPlans
@@ -164,7 +164,7 @@ func (c *Service) propose(ctx context.Context, kind state.Kind, body any) error 
 	return outcome
 }
 
-// turn waits for the turn to make a plan, until ctx, the caller's, ends; done ends it.
+// turn waits until the caller may make a plan, or ctx ends. done ends the turn.
 func (c *Service) turn(ctx context.Context) (done func(), err error) {
 	select {
 	case c.planning <- struct{}{}:
@@ -237,8 +237,8 @@ func fingerprint(verb, name string, body any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// decider decides on a request by a snapshot. global: no other plan is in flight. Without that, scoped means that the plan
-// affects only the hosts that it lists; if that cannot be, the decider must be called again with global.
+// decider decides on a request by a snapshot. global: no other plan is in flight. Without global, scoped says that the plan affects
+// only the hosts that it lists. If it is not scoped, the decider must be called again with global.
 type decider func(s *state.Snapshot, global bool) (a admission.Answer, scoped bool, err error)
 
 // change plans on a snapshot, proposes, and plans again if the state had changed meanwhile. decide must be a function of the
@@ -300,7 +300,7 @@ func (c *Service) try(ctx context.Context, q request, global bool, decide decide
 			}
 			return Result{DryRun: q.call.DryRun, Decision: a.Decision}, false, &Refused{Decision: a.Decision}
 		}
-		if err := s.CheckGrowth(q.verb, a.Plan.VC); err != nil { // it may have to wait, which has a quota, too
+		if err := s.CheckGrowth(q.verb, a.Plan.VC); err != nil { // a VC that the plan queues counts for the quota of queued VCs
 			return r, false, err
 		}
 		m, _ := s.Meta()

@@ -18,14 +18,14 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// term is what this server knows in one term in which it leads, besides the state. StartTerm makes another one; nothing of a
-// term outlives it. A caller that began in a term goes on with that one: once the term is over it grants nothing, records no
-// loss and proposes nothing of its own, whatever leads by then.
+// term is what this server knows in one term in which it leads, besides the state. StartTerm makes the next one; nothing of a term
+// outlives it. A caller goes on with the term in which it began. Once that is over it grants nothing, records no loss and proposes
+// nothing, even if this server leads again.
 type term struct {
 	c      *Service // what outlives the term
 	number uint64   // 0: this server has not led yet
 
-	// Each part has its own lock, or none where one goroutine uses it. No part calls another with its lock taken, but to read
+	// Each part has its own lock, or none if one goroutine uses it. A part that has taken its lock calls no other part, except to read
 	// reports.
 	reports         liveReports
 	desired         desiredCache

@@ -133,7 +133,7 @@ func (c *Service) Scale(ctx context.Context, name string, by Scale, call Call) (
 	})
 }
 
-// rescale returns vc with the change made, or the fault of the change. Groups that were removed are not there for it.
+// rescale returns vc with the change made, or the faults of the change. It does not find groups that were removed (count 0).
 func rescale(s *state.Snapshot, set state.Settings, vc state.VC, by Scale) (state.VC, error) {
 	at, groups := -1, 0
 	for i, g := range vc.Groups {
@@ -183,7 +183,7 @@ func (by Scale) of(g state.Group) state.Group {
 		g.CPU = *by.CPU
 	}
 	if by.Memory != nil {
-		if g.MemoryMin == g.Memory { // a minimum that was set on purpose stays
+		if g.MemoryMin == g.Memory { // no minimum was set: it is lowered with the memory
 			g.MemoryMin = min(g.MemoryMin, *by.Memory)
 		}
 		g.Memory = *by.Memory

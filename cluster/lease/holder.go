@@ -32,8 +32,8 @@ func (h Holder) Leased(now Instant) bool { return h.Had && now < h.Until }
 // MustStop says whether restartable VMs have no right to run at the instant. While fencing is disabled they have it.
 func (h Holder) MustStop(now Instant) bool { return !h.Leased(now) && (h.Enforce || !h.Had) }
 
-// MayPet says whether the agent may pet the watchdog: whether this host is well. running are the restartable VMs that the
-// hypervisor last listed, known whether it answered.
+// MayPet says whether the agent may pet the watchdog: restartable VMs have a right to run, or none runs. running are the restartable
+// VMs that the hypervisor last listed, known whether it answered.
 func (h Holder) MayPet(now Instant, running int, known bool) bool {
 	return !h.MustStop(now) || known && running == 0
 }

@@ -12,8 +12,8 @@ const Rates = 0.01
 // and the reset itself.
 const Margin = 2 * time.Second
 
-// Stopped is how long after a restartable VM came to a host without a lease it surely runs there no more,
-// if a watchdog of that time-out is armed there: the agent lists what runs every few seconds, or pets no more.
+// Stopped is how long a restartable VM may run on a host after it came there without a lease, if a watchdog of that time-out is armed
+// there. The agent lists what runs every few seconds and stops the VM, or no longer pets the watchdog.
 func Stopped(watchdog time.Duration) time.Duration {
 	need := watchdog + 5*time.Second
 	return need + time.Duration(float64(need)*Rates) + Margin
@@ -29,8 +29,8 @@ type Enforcement struct {
 	Lease time.Duration
 }
 
-// Table is the leader's side: when it last answered a renewal of which host, in this term. It belongs to one term and to one
-// goroutine at a time.
+// Table is the leader's side: when it last answered a renewal of each host, in this term. It belongs to one term and to one goroutine
+// at a time.
 type Table struct {
 	lease         time.Duration
 	elected       Instant

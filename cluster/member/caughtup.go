@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// When a server that was started counts as caught up: once it has applied all of its log, and heard of the leader, for
-// caughtUpFor. Entries that it missed while it was away come in batches, less than that apart.
+// A server that was started counts as caught up once it has applied all of its log, and heard of the leader, for caughtUpFor. Entries
+// that it missed while it was away come in batches, with less time than that between them.
 const (
 	caughtUpFor   = 2 * time.Second
 	caughtUpEvery = 100 * time.Millisecond
 	maxUnderWay   = 64 // entries that it may have yet to apply all the same: on a busy server some always are
 )
 
-// CaughtUp says whether this server has what was acknowledged before it was started. Then what its state does not have does not
-// exist, except for the changes of the last moment.
+// CaughtUp says whether this server has all that was acknowledged before it was started. Then an object that its state lacks does not
+// exist, unless it was made in the last moment.
 func (m *Member) CaughtUp() bool {
 	here, _ := m.Leader()
 	return here || m.caughtUp.Load()

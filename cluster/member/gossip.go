@@ -35,7 +35,7 @@ func (m *Member) gossiping(ctx context.Context) {
 	m.gossipKeys.use(g)
 	go g.Join(ctx, m.gossipAddresses)
 	for {
-		if now := m.leads.Load(); now != meta.Term { // so that agents that wait for a leader wait no longer
+		if now := m.leads.Load(); now != meta.Term { // agents that wait for a leader try at once
 			meta.Term = now
 			if err := g.SetMeta(meta); err != nil {
 				m.log.Debug("announce the leader", "error", err)

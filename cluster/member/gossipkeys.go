@@ -29,13 +29,13 @@ type GossipRotation struct {
 // DefaultGossipRotation gives members a minute to learn a key, and ten to stop using the old one.
 var DefaultGossipRotation = GossipRotation{Spread: time.Minute, Keep: 10 * time.Minute}
 
-// nextKeys returns the keys that follow on keys which have been in force for since, while the certificates of those serials are
-// revoked; false: the same ones. fresh makes a key.
+// nextKeys returns the keys that follow k, which has been in force for since; false: k stays. revoked are the serials of revoked
+// certificates: if k does not cover one, there must be a new key. fresh makes a key.
 func nextKeys(k transport.GossipKeys, revoked []string, since time.Duration, rotation GossipRotation, fresh func() []byte) (transport.GossipKeys, bool) {
 	covered := func(serial string) bool { _, found := slices.BinarySearch(k.Covers, serial); return found }
 	switch {
 	case slices.ContainsFunc(revoked, func(s string) bool { return !covered(s) }):
-		// A removed member knows all keys, also one that is pending. The one that it replaced may be in use still.
+		// A removed member knows all keys, also the pending one, which is dropped. The key before that may still be in use.
 		used := k.Keys
 		if k.Pending {
 			used = slices.Delete(slices.Clone(k.Keys), 1, 2)

@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// How a server's garbage is collected. Little of a server's memory changes: marking it as often as programs usually do takes an
-// eighth of the server's time under load. So garbage may grow for garbageTime at the pace at which it is made, up to four times what is
-// kept while that is below ampleMemory/5, so that a server of 1,000 hosts and 10,000 VMs stays well under 1 GiB under load; beyond
-// that less, down to as much as is kept, as in other programs. A server at rest makes little; when it comes to rest, what its heap
-// does not need goes back to the kernel at once, because the runtime alone gives back little of it in minutes, and rows that lie
-// scattered are copied to where they lie close together, because the runtime moves no objects.
+// How often a server's memory is collected. Little of it changes, and marking it at the usual rate takes an eighth of the server's time
+// under load. So garbage may grow for garbageTime at the pace at which it is made. It may grow to four times the live memory while that
+// is below ampleMemory/5: a server of 1,000 hosts and 10,000 VMs stays well under 1 GiB. Above that less is allowed, down to as much as
+// is live, as in other programs. When a server comes to rest, unused heap goes back to the kernel at once, which the runtime alone does
+// only over minutes. Then scattered rows are copied together (Store.Compact), because the runtime moves no objects.
 const (
 	ampleMemory       = 700 << 20
 	maxGarbagePercent = 400 // percent of what is kept

@@ -280,7 +280,8 @@ func (m *Member) RenewCertificate(ctx context.Context, name string) (transport.R
 	return out, &noRenewal{name, err}
 }
 
-// renewed is the new certificate that a member says it has, as its row has it now. before is its row before it was asked.
+// renewed returns the new certificate that a member reports, with the end that its row has. before is the row before the member was
+// asked, now the row since.
 func renewed(before, now state.Member, said transport.Renewed) (transport.Renewed, error) {
 	if i := slices.IndexFunc(now.Serials, func(s state.Serial) bool { return s.Number == said.Serial }); i >= 0 && !before.Has(said.Serial) {
 		return transport.Renewed{Serial: said.Serial, Until: now.Serials[i].Until}, nil
@@ -302,7 +303,7 @@ func (e *noRenewal) Error() string {
 // Unwrap gives the cause.
 func (e *noRenewal) Unwrap() error { return e.err }
 
-// Is makes it something that may be asked for again.
+// Is makes it an ErrUnavailable: the caller may ask again.
 func (e *noRenewal) Is(target error) bool { return target == hypervisor.ErrUnavailable }
 
 // takenDown has the leader record which certificate this member shows.

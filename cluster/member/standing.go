@@ -9,7 +9,7 @@ import (
 	"evenkeel/cluster/transport"
 )
 
-// How a member that servers refuse asks whether it was removed: after askStanding, then after twice as long, at most after
+// A member that servers refuse asks whether it was removed: after askStanding, then after twice as long, at most after
 // askStandingWithin.
 const (
 	askStanding       = 5 * time.Second
@@ -30,8 +30,8 @@ func (m *Member) isShut() {
 	}
 }
 
-// watchStanding finds out, once servers refuse this member, whether the cluster has removed it, and reports that once. While it
-// is removed it asks nothing else, and this less and less often, until it is admitted again or shows another certificate.
+// watchStanding finds out, once servers refuse this member, whether the cluster has removed it, and logs that once. A removed member
+// asks servers only that, less and less often, until it is admitted again or shows another certificate.
 func (m *Member) watchStanding(ctx context.Context) {
 	for {
 		select {

@@ -187,16 +187,16 @@ func (p *pilot) judge(l *life, s *Server) {
 	}
 }
 
-// guarded is raft for autopilot: it keeps autopilot's changes of the servers and the node's own from crossing.
+// guarded is raft as autopilot sees it. Autopilot and the node change the servers one at a time.
 type guarded struct {
 	*raft.Raft
 	node *Node
 }
 
-// AddVoter implements autopilot.Raft. The decision may be older than a removal: raft would add the server again, and count on
-// it for its quorum.
+// AddVoter implements autopilot.Raft. Autopilot may have decided before the server was removed. Raft would then add it again, and count
+// on it for its quorum. So AddVoter checks again.
 func (g guarded) AddVoter(id raft.ServerID, a raft.ServerAddress, prev uint64, _ time.Duration) raft.IndexFuture {
-	_ = g.node.members.take(context.Background()) // which does not end
+	_ = g.node.members.take(context.Background()) // it fails only if its context ends, which this one does not
 	defer g.node.members.give()
 	there := slices.ContainsFunc(g.GetConfiguration().Configuration().Servers, func(s raft.Server) bool { return s.ID == id && s.Address == a })
 	if !there || !g.node.pilot.conf.Votes(string(id)) {
@@ -206,7 +206,7 @@ func (g guarded) AddVoter(id raft.ServerID, a raft.ServerAddress, prev uint64, _
 		return refused{fmt.Errorf("give server %s at %s a vote: %w: it has not caught up since it was added", id, a, ErrRefused)}
 	}
 	f := addVoter(g.Raft, id, a, prev)
-	_ = f.Error() // and it is in force before anyone else looks; the caller asks again for the error
+	_ = f.Error() // wait until the vote is in force; autopilot reads the error itself
 	return f
 }
 

@@ -145,8 +145,9 @@ func CheckAddress(servers []Server, id, address string) error {
 	return nil
 }
 
-// addVoter gives a server its vote. Raft 1.7.3 sends the entry that does so before it counts the server's acknowledgements. If that of the entry comes first, it
-// counts for nothing: without another voter's the entry is not in force until the next one is, and a cluster at rest has none. A barrier is one.
+// addVoter gives a server its vote. Raft 1.7.3 sends the entry that gives it before it counts the server's acknowledgements. If the
+// server acknowledges that entry too early, this counts for nothing. Without another voter the entry is then in force only with the
+// next one, which a cluster at rest does not have. So addVoter adds a barrier.
 func addVoter(r *raft.Raft, id raft.ServerID, address raft.ServerAddress, prev uint64) raft.IndexFuture {
 	f := r.AddVoter(id, address, prev, changeTimeout) // the leader has it before the barrier
 	r.Barrier(changeTimeout)

@@ -194,9 +194,9 @@ func (n *Node) config() *raft.Config {
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(n.o.ID)
 	conf.Logger = n.hclog
-	// A restart reads again what came since the last snapshot. All servers have as many entries at the same time: looking for
-	// them rather rarely, and Raft does so at random times, keeps servers that share a machine or a disk from saving at once. As many
-	// stay behind: some 15 s of a busy cluster, in which a server may be started again without being sent all.
+	// After a restart a server applies the log since the last snapshot again. All servers have about as many entries at a time. A long
+	// interval, at random times, keeps servers that share a machine or a disk from saving at once. TrailingLogs is some 15 s of a busy
+	// cluster: a server that restarts within that needs no snapshot.
 	conf.SnapshotThreshold, conf.TrailingLogs, conf.SnapshotInterval = 8192, 8192, 8*time.Second
 	if n.o.SnapshotEvery > 0 {
 		conf.SnapshotThreshold, conf.TrailingLogs = n.o.SnapshotEvery, n.o.Trailing
@@ -206,8 +206,8 @@ func (n *Node) config() *raft.Config {
 	if beat == 0 && n.alone() {
 		beat = 100 * time.Millisecond // no other server votes, so no network needs patience
 	}
-	// A server that waits draws from once to twice the time, and may draw again when the last message came just before: three
-	// times as long until it stands is possible, and more than 3 s without a leader are too many.
+	// A follower waits for one to two heartbeat time-outs, and once more if the last message came just before. So it may take three
+	// until it stands for election, and more than 3 s without a leader are too many.
 	conf.HeartbeatTimeout, conf.ElectionTimeout = usualBeat, usualBeat
 	if beat > 0 {
 		conf.HeartbeatTimeout, conf.ElectionTimeout, conf.LeaderLeaseTimeout = beat, beat, max(5*time.Millisecond, beat/2)
@@ -279,7 +279,7 @@ func (n *Node) startTerm(first bool) (l *life, err error) {
 	return l, nil
 }
 
-// hurry has the only voter of a cluster stand for election now: no other server can lead, so it need not wait for one to be heard.
+// hurry has the only voter of a cluster stand for election now: it need not wait for another leader, as there can be none.
 func (l *life) hurry(id string) error {
 	future := l.raft.GetConfiguration()
 	if err := future.Error(); err != nil {

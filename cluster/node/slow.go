@@ -81,9 +81,9 @@ func (a *appendTimes) lately(now time.Time) Appends {
 	return out
 }
 
-// quickAppends is how many appends there must be in the window for a voter's log to count as quick, all of them at most half as
-// long as a slow one. So no log counts as quick where all are equally slow, and one that was slow does only once it has been
-// well for the whole window.
+// quickAppends is how many appends a voter's log must have in the window to count as quick, all of them at most half as long as a slow
+// one. So no log counts as quick if all are equally slow. A log that was slow counts as quick only after a whole window without a slow
+// append.
 const quickAppends = 2
 
 // successor is the voter to which a leader transfers leadership, "" if the leader keeps it: its own log must have been slow for

@@ -21,7 +21,7 @@ func (n *Node) transfer(ctx context.Context, l *life, to string) error {
 			}
 		}
 	}
-	// raft gives the other one an election's time, which a busy disk may take alone.
+	// Raft gives the other server one election time-out to take over. A busy disk alone may take as long.
 	var err error
 	for range 3 {
 		if err = n.wait(ctx, l, f()); err == nil {
@@ -54,10 +54,9 @@ func (n *Node) awaitLoss(ctx context.Context) error {
 	}
 }
 
-// handing watches for a transfer of leadership that raft 1.7.3 never ends. A second transfer, to a server that hangs, waits to
-// notify that server's replication. If the replication ends first, as leadership is lost, the notification is never received,
-// and this raft takes no entry any more, also when it leads again: it holds the transfer for under way. Only another raft
-// helps.
+// handing detects a transfer of leadership that raft 1.7.3 never ends. A second transfer, to a server that hangs, waits to notify that
+// server's replication. If leadership is lost, the replication ends without receiving that. This raft then believes for ever that a
+// transfer is under way, and takes no entry, even if it leads again. Only a new instance of raft helps.
 type handing struct {
 	transfers atomic.Int32 // of ours that are under way
 	refused   atomic.Int64 // since when entries are refused for one that is not, nanoseconds since 1970; 0: they are not

@@ -73,7 +73,7 @@ func (s *Store) applySome(entries []Entry, out []error) (n int) {
 	if out[n-1] != nil {
 		last := *w
 		w.txn.Abort()
-		for _, id := range w.cache.changed { // also what was never to be
+		for _, id := range w.cache.changed { // the cache may have rows that the aborted transaction wrote
 			delete(s.cache.vcs, id)
 		}
 		w = newWriter(db.Txn(true), 0, time.Time{})
@@ -117,13 +117,16 @@ type writer struct {
 	index uint64
 	at    time.Time
 	pos   position
-	// version of the format of the entry. All servers must make the same of it, whichever versions they know beyond that.
+	// version is the format version of the entry. The entry is applied by the rules of that version, also by a server that knows newer
+	// ones: all servers get the same state.
 	version int
 
-	replaced bool // the whole state was: the transaction ends, as it would not do to do that again for what is refused after it
+	// replaced: the entry replaced the whole state. applySome ends the transaction after it. Otherwise a refused later entry would make
+	// it replace the state twice.
+	replaced bool
 
-	hosts map[string]bool // that what is written concerns
-	all   bool            // it concerns every host
+	hosts map[string]bool // whose watches fire at the end of the transaction
+	all   bool            // the watches of every host fire
 
 	cache applyCache
 }

@@ -6,9 +6,9 @@ import (
 	"evenkeel/cluster/capacity"
 )
 
-// applyCache has what Apply reads often. It says nothing that is not in the state, and saves looking for it there.
+// applyCache keeps rows and counts that Apply reads often. The state has all of them; the cache only saves lookups.
 type applyCache struct {
-	db      *memdb.MemDB   // that it is of
+	db      *memdb.MemDB   // the database whose rows are cached
 	vcs     map[string]*VC // rows, by id; not all of them. nil: none are kept
 	changed []string       // VCs that were put or dropped in the transaction
 	ops     int            // operations that are kept, or unknown

@@ -275,19 +275,21 @@ func (w *writer) subjectRevoke(b *Revocation) error {
 	return nil
 }
 
-// forgetRevocations drops those that refuse nothing any more: what was issued before them is not accepted for its age. A day is for
-// clocks that are wrong.
+// forgetRevocations drops revocations that refuse no token any more: every token issued before them is older than MaxTokenLife. The
+// extra day allows for wrong clocks.
 func (w *writer) forgetRevocations() {
 	forgetRows(w, tRevocations, func(r *Revocation) bool { return w.at.Sub(r.Before) > MaxTokenLife+24*time.Hour })
 }
 
-// bindingsSince brings bindings and revocations of a saved state up to date: those of now hold, as of tokens.
+// bindingsSince replaces the bindings of a saved state by those of now, as for tokens. Of the two revocations of a user the later one
+// stays.
 func (w *writer) bindingsSince(now *Snapshot) {
 	replace(w, now, tRoleBindings, (*Snapshot).RoleBindings)
 	w.revocationsOf(now)
 }
 
-// bindingsBeside merges those of the cluster that takes another one's state over. A tenant of the same name there is another one.
+// bindingsBeside adds the present cluster's own bindings, and its revocations, to the state of another cluster that replaces it. It
+// leaves bindings in tenants out: a tenant of the same name in the other cluster is another one.
 func (w *writer) bindingsBeside(now *Snapshot) {
 	for _, b := range now.RoleBindings() {
 		if b.Tenant == "" {

@@ -2,7 +2,7 @@ package state
 
 import "evenkeel/cluster/capacity"
 
-// charged is what a VM's charge follows from, g being its group: nil where that is gone.
+// charged returns the values from which a VM's charge on its host follows. g is the VM's group, nil if the group is gone.
 func charged(vm *VM, g *Group) capacity.VM {
 	v := capacity.VM{Reported: vm.ChargedMemory, Boot: vm.BootMemory, Frozen: vm.Frozen, Stopping: vm.Phase == Stopping && !vm.RestartsInPlace()}
 	if vm.KeepsMemory() {

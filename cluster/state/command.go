@@ -81,7 +81,7 @@ type kind struct {
 	apply func(w *writer, body any) error
 }
 
-// of is a kind that came with version 1, by how its body is applied.
+// of is a kind of commands that came with version 1; apply applies the body of one.
 func of[T any](apply func(*writer, *T) error) kind {
 	return kind{new: func() any { return new(T) }, apply: func(w *writer, body any) error { return apply(w, body.(*T)) }}
 }
@@ -211,19 +211,19 @@ type VMReport struct {
 	VMs  []VMStatus `json:"vms"`
 }
 
-// VMStatus is a step of one VM, as its host reports it. SourceLost: nothing of the VM is left there, disks included.
-// ChargedMemory 0 leaves the charged memory as it is.
+// VMStatus is a step of one VM, as its host reports it. SourceLost: the host has nothing of the VM left, disks included. ChargedMemory
+// 0 leaves the charged memory as it is.
 type VMStatus struct {
 	VM         string `json:"vm"`
 	Generation uint64 `json:"generation"`
-	// Move is Migration.Open of the open move as the host knew of it when it looked, 0 if it knew of none.
-	// Room: the host is its target, and has room for the VM. Permit: it is its source, and asks to hand the VM over.
-	// Phase is not set with either.
+	// Move is Migration.Open of the open move of which the host knew when it listed its VMs; 0: it knew of none. Room: the host is the
+	// target and has room for the VM. Permit: the host is the source and asks to hand the VM over. Phase is not set with Room or
+	// Permit.
 	Move   uint64 `json:"move,omitempty"`
 	Room   bool   `json:"room,omitempty"`
 	Permit bool   `json:"permit,omitempty"`
-	// Resumes, with Room: the host resumes a guest that arrives paused once its source has reported that it left. Left, with
-	// the phase lost, by the source: it handed the VM over, and did not run it since.
+	// Resumes, with Room: the agents of both hosts know guests that arrive paused. The target resumes one once its source has reported
+	// that it left. Left, by the source with the phase lost: it handed the VM over and has not run it since.
 	Resumes       bool   `json:"resumes,omitempty"`
 	Left          bool   `json:"left,omitempty"`
 	Phase         Phase  `json:"phase"`

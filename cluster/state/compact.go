@@ -6,10 +6,10 @@ import (
 	"io"
 )
 
-// Compact copies the rows to where they lie close together in memory, and says whether it did: not if the state changed meanwhile. The rows that outlive a load
-// lie scattered among what the load left behind, and Go's runtime moves no objects: it cannot give those pages back. Compact copies
-// the state as a snapshot is copied and puts the copy in its place, which no caller waits for: readers keep what they read, and
-// entries are applied meanwhile.
+// Compact copies the rows to where they lie close together in memory. It returns false if the state changed meanwhile. After a load the
+// remaining rows lie scattered among freed ones. Go's runtime moves no objects, so it cannot give those pages back. Compact loads a
+// saved snapshot into a new database and swaps that in. No caller waits for the copying: readers keep their snapshots, and entries are
+// applied meanwhile.
 func (s *Store) Compact() (bool, error) {
 	from := s.current()
 	was := s.Snapshot()

@@ -11,8 +11,8 @@ import (
 // A host with a drain is cordoned. A drain begins as running and keeps its beginning (Begun, Since) while it goes on. One that is
 // blocked or stopped still comes to its end once the host is empty.
 
-// drainSteps are the states that follow on each. From each a drain can begin again (running), be taken back (""), and stay as it
-// is with another text.
+// drainSteps are the states that may follow each state. Besides, from every state a drain can begin again (running), be taken back
+// (""), or keep its state with another text.
 var drainSteps = map[DrainState][]DrainState{
 	"":           nil,
 	DrainRunning: {DrainDone, DrainBlocked, DrainStopped},
@@ -21,8 +21,8 @@ var drainSteps = map[DrainState][]DrainState{
 	DrainDone:    nil,
 }
 
-// BeginDrain returns the drain next of the host as it begins at that time, or goes on from the host's own if that is running. format is
-// the version of the log's format.
+// BeginDrain returns next as a drain of the host that begins at that time. If the host has a running drain, next goes on with it and
+// keeps its Since. format is the version of the log's format.
 func (h Host) BeginDrain(next Drain, at time.Time, format int) Drain {
 	next.State, next.Since = DrainRunning, at
 	if h.Drain.State == DrainRunning {

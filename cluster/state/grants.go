@@ -12,10 +12,10 @@ import (
 // sec. 7), and gives no number.
 const DefaultReprovision = 0.25
 
-// PeriodicSettings are for runs of jobs that their owners signed off.
+// PeriodicSettings are the settings for runs of jobs that an owner signed off.
 type PeriodicSettings struct {
-	// Reprovision is the most of the cluster's CPU, as a share, that runs may have beyond what is reserved for them; 0: none has more, and
-	// none is sure of more than its minYield while it runs.
+	// Reprovision is the largest share of the cluster's CPU, 0 to 1, that grants may give to runs beyond their reservations. 0: there
+	// are no grants, and a run is sure of no more than its minYield.
 	Reprovision float64 `json:"reprovision,omitempty"`
 }
 
@@ -25,7 +25,7 @@ const (
 	maxGrants    = 2000
 )
 
-// Grant is what a run is sure of for now, as the leader decides once a minute. It stands until it is decided again.
+// Grant is the CPU that a run is sure of for now. The leader decides on it once a minute; it stands until the leader replaces it.
 type Grant struct {
 	Since time.Time `json:"since"`
 	Cores float64   `json:"cores"`           // of all its VMs together
@@ -35,12 +35,12 @@ type Grant struct {
 	From []string `json:"from,omitempty"`
 }
 
-// Extras is what a run has used and was given, core-seconds.
+// Extras sums up what a run has used, was granted and did not get, in core-seconds.
 type Extras struct {
 	At       time.Time `json:"at,omitzero"`
-	Done     float64   `json:"done,omitempty"`     // that its VMs used until then
-	Extra    float64   `json:"extra,omitempty"`    // that grants gave beyond its reservation
-	Borrowed float64   `json:"borrowed,omitempty"` // of its reservation, that others had
+	Done     float64   `json:"done,omitempty"`     // used by its VMs until At
+	Extra    float64   `json:"extra,omitempty"`    // granted beyond its reservation
+	Borrowed float64   `json:"borrowed,omitempty"` // of its reservation, what others had
 }
 
 // ReprovisionPut is what the leader decides about runs, on a snapshot of that index.

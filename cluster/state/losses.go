@@ -18,14 +18,13 @@ type HostLost struct {
 	Host  string `json:"host"`
 	Proof Proof  `json:"proof"`
 	Text  string `json:"text"` // how it was proved, and by which server or operator
-	// Basis is the log index of the state when the proof began. It proves nothing of a VM that moves to the host and was proved
-	// gone from its source only after that: the VM may have arrived since.
+	// Basis is the log index of the state when the proof began. The proof does not cover a VM that moves to this host and was proved
+	// gone from its source only after Basis: that VM may have arrived since.
 	Basis uint64 `json:"basis"`
 }
 
-// Inventory is the list of VMs that a host runs, reported during a recovery freeze. A VM's generation becomes that of the
-// instance that runs, even if the state knows of a later one: the permit of the later one is of an epoch before this one, and
-// is not valid any more.
+// Inventory is the list of VMs that a host runs, reported during a recovery freeze. A VM takes the generation of the instance that
+// runs, even if the state knows a later one: the permit of the later generation is of an earlier epoch and not valid any more.
 type Inventory struct {
 	Host string     `json:"host"`
 	VMs  []Instance `json:"vms"`
@@ -96,7 +95,7 @@ func (w *writer) hostLost(b *HostLost) error {
 	}
 	h.Lost = Loss{At: w.at, Proof: b.Proof, Text: b.Text}
 	if b.Proof != ProofLease {
-		h.Fencing, h.Machine = Fencing{}, Machine{} // it begins again when it comes back
+		h.Fencing, h.Machine = Fencing{}, Machine{} // its agent reports both again when it comes back
 	}
 	w.put(tHosts, &h)
 	w.event("host-lost", "host", h.Name, "%s", b.Text)
@@ -158,8 +157,8 @@ func (w *writer) setFencing(b *SetFencing) error {
 	}
 	m.FencingDisabled, m.FencingDisabledReason = b.FencingDisabled, b.Reason
 	w.put(tMeta, &m)
-	// The host may have received the other state, and may not have reported since. What it reported before proves nothing until
-	// it reports it again.
+	// A host may already act by the new setting without having reported that. So what it reported of its lease before proves nothing
+	// until it reports again.
 	for _, h := range w.read().Hosts() {
 		if h.Fencing != (Fencing{}) {
 			h.Fencing = Fencing{}

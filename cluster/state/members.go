@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// MemberDrop takes a member out of the cluster and revokes its certificates. The row of its host goes with it; that host must
-// hold no VM. With a host that is proved dead go its deleted VMs, which it can clear away no more.
+// MemberDrop takes a member out of the cluster and revokes its certificates. The row of the member's host goes too; that host must have
+// no VM. If the host is proved dead, its deleted VMs go too: no agent is left to clear them away.
 type MemberDrop struct {
 	Name string `json:"name"`
 }
@@ -18,8 +18,8 @@ type Join struct {
 	Token  string `json:"token"` // id
 	Hash   string `json:"hash"`  // of the secret that was shown
 	Member Member `json:"member"`
-	// Machine that the member is on. In the run in which its agent last renewed the host's lease the host's VMs
-	// run on there, and nowhere else: see CheckJoin.
+	// Machine is the run of the machine that the member is on. If it is the run in which the host's agent last renewed the lease, the
+	// host's VMs run there and nowhere else: see CheckJoin.
 	Machine Machine `json:"machine,omitzero"`
 }
 
@@ -168,10 +168,10 @@ func (w *writer) tokenPut(b *JoinToken) error {
 	return nil
 }
 
-// ErrToken says that the join token is not known, used, expired, or shown with the wrong secret.
+// ErrToken says that the join token is not known, used, expired, for fewer rights, for another member, or shown with the wrong secret.
 var ErrToken = fmt.Errorf("join token refused")
 
-// noHash is compared with where there is no token: no secret has this hash, and the comparison takes the same time.
+// noHash stands for the hash of a token that is not known. No secret has it, and comparing with it takes as long as with a token's.
 const noHash = "0000000000000000000000000000000000000000000000000000000000000000"
 
 // Admits says whether the token admits a member that showed a secret of that hash: nil, or an error that wraps ErrToken. The
@@ -203,10 +203,10 @@ func (t JoinToken) Admits(hash string, m Member, at time.Time) error {
 // RunsOn says whether m is the run of the machine in which the host's agent last renewed its lease.
 func (h Host) RunsOn(m Machine) bool { return m.ID != "" && m.Boot != "" && m == h.Machine }
 
-// CheckJoin says why a member may not take the name of one that is in the cluster, on a token that admits it: nil, or an error
-// that wraps ErrConflict. The new member may be another machine. Then the cluster would take the VMs of the old one for the new
-// one's, and those that the new one does not run for ended. A host that holds VMs takes its name again only in the run of the
-// machine in which they were started: what its hypervisor lists is then what became of them. docs/explanation/safety.md has the
+// CheckJoin says why a new member may not take the name of a member that is in the cluster, with a token that admits it: nil, or an
+// error that wraps ErrConflict. The new member may be another machine. Then the cluster would take VMs that the old machine runs for
+// ended, because the new one does not list them. So while its host has VMs, the name goes only to the run of the machine in which the
+// agent last renewed the host's lease: what the hypervisor lists there is what became of the VMs. docs/explanation/safety.md has the
 // argument.
 func (s *Snapshot) CheckJoin(b Join) error {
 	m := b.Member
@@ -219,9 +219,8 @@ func (s *Snapshot) CheckJoin(b Join) error {
 	}
 	h, _ := s.Host(m.Name)
 	meta, _ := s.Meta()
-	// The new member may take the name of a host that has yet to send its inventory after a restore: what the state says of
-	// that host's VMs is not believed anyway. Its inventory is then taken for what runs under that name, so it must be the same
-	// machine, or the old one must be off.
+	// A host that has yet to send its inventory after a restore is an exception: the state's account of its VMs does not count. The
+	// inventory of the new member then says what runs under that name. So it must be the same machine, or the old one must be off.
 	if slices.Contains(meta.RecoveryFreeze.Pending, m.Name) || h.RunsOn(b.Machine) {
 		return nil
 	}

@@ -17,9 +17,9 @@ func openedMigration(vm VM, b *Move, at time.Time, index uint64) Migration {
 		State: MigrationRunning, Bytes: b.Bytes, MaxBytes: b.MaxBytes, Reason: b.Text, Options: b.Options, OpenedAt: at, Open: index, ModifyIndex: index}
 }
 
-// reported returns the migration after a report of a host, and whether the VM is proved by it not to run there. A report of another
-// host, or by an agent that did not know of this migration, changes nothing. mayPermit: the VM is to run and may be handed over
-// now, as far as the migration does not say otherwise.
+// reported returns the migration after a host's report, and whether the report proves that the VM does not run on that host. A report
+// of a third host, or by an agent that did not know of this migration, changes nothing. mayPermit: nothing outside the migration
+// forbids the hand-over (the VM is to run, and there is no recovery freeze).
 func (m Migration) reported(host string, st VMStatus, mayPermit bool, index uint64) (next Migration, lost bool) {
 	if m.State != MigrationRunning || st.Move != m.Open || host != m.From && host != m.To {
 		return m, false
@@ -36,8 +36,8 @@ func (m Migration) reported(host string, st VMStatus, mayPermit bool, index uint
 	return m, st.Phase == Lost
 }
 
-// ready returns the migration once its target has room for the VM. resumes: both hosts resume a guest that arrives paused. Guests
-// that run on the target before all of their memory is there do not.
+// ready returns the migration once its target has room for the VM. resumes: both agents know guests that arrive paused. A guest that
+// runs on the target before all of its memory is there (post-copy) does not arrive paused.
 func (m Migration) ready(resumes bool, index uint64) Migration {
 	if !m.Ready {
 		m.Ready, m.Paused, m.ModifyIndex = true, resumes && (!m.Options.PostCopy || m.Options.CopyStorage), index
@@ -61,8 +61,8 @@ func (m Migration) left(index uint64) Migration {
 	return m
 }
 
-// lostAt returns the migration once the VM is proved not to run on that host; lost: no host runs the VM. A VM goes from the source
-// to the target, never back. So the proof for the target counts only after that for the source, or the VM may have come in between.
+// lostAt returns the migration once the VM is proved not to run on that host. lost: no host runs the VM. A VM goes from the source to
+// the target, never back. So a proof for the target counts only after one for the source: until then the VM may still arrive.
 func (m Migration) lostAt(host string, index uint64) (next Migration, lost bool) {
 	switch {
 	case host == m.To && m.SourceLost > 0:
@@ -93,8 +93,8 @@ func (m Migration) aborting(reason string, index uint64) (Migration, error) {
 	return m, nil
 }
 
-// mayEnd says why a Move does not end the migration; nil if it does. Its report may be of another migration, or of an attempt
-// before the last permit; and a guest that arrived paused has arrived only once its source is proved not to run it.
+// mayEnd says why a Move does not end the migration; nil if it does. The Move may report on another migration, or on an attempt before
+// the last permit. A guest that arrives paused counts as arrived only once its source is proved not to run it.
 func (m Migration) mayEnd(b *Move) error {
 	switch {
 	case b.Move != m.Open:
@@ -110,7 +110,7 @@ func (m Migration) mayEnd(b *Move) error {
 // outcome is the end of a migration.
 type outcome struct {
 	arrived           bool // the VM runs on the target
-	reported          bool // by the source's agent, and how many bytes it sent
+	reported          bool // bytes and downtimeMs are those that the source's agent reported
 	bytes, downtimeMs int64
 	text              string // why it did not arrive
 }

@@ -159,7 +159,7 @@ type Migration struct {
 	MaxBytes   int64 `json:"maxBytes"`   // its allotment; -1 = no bound
 	BytesMoved int64 `json:"bytesMoved"` // by the source's last report
 	DowntimeMs int64 `json:"downtimeMs"`
-	// Reported: the source reported what it sent in all. Until then it may be as much as was allowed.
+	// Reported: the source reported how many bytes it sent in all. Until then the move may have sent its whole allotment.
 	Reported bool `json:"reported,omitempty"`
 
 	// Ready: the target has room for the VM and keeps it. Only then the source hands over.

@@ -20,16 +20,16 @@ type Move struct {
 	Open       bool   `json:"open"`
 	Arrived    bool   `json:"arrived,omitempty"` // closing: it runs on the target
 	Text       string `json:"text,omitempty"`
-	// Move, closing: Migration.Open of the move that is over. If the VM stayed: Permit is Migration.Permit as
-	// its host knew of it when it found that it does not hand the VM over.
+	// Move, closing: Migration.Open of the move that is over. Permit, closing a move whose VM stayed: the Migration.Permit that the
+	// source knew when it found that it does not hand the VM over.
 	Move   uint64 `json:"move,omitempty"`
 	Permit uint64 `json:"permit,omitempty"`
 
-	// The migration that is opened, and the move plan and step that it belongs to. One that opens has an id.
+	// ID, Plan and Step: the migration that is opened, its move plan and its step of that. An opening Move has an ID.
 	ID   string `json:"id,omitempty"`
 	Plan string `json:"plan,omitempty"`
 	Step int    `json:"step,omitempty"`
-	// Bytes are what it is predicted to send when it opens, and what it sent when it closes.
+	// Bytes, opening: the bytes that the move is predicted to send; closing: those that it sent.
 	Bytes      int64       `json:"bytes,omitempty"`
 	MaxBytes   int64       `json:"maxBytes,omitempty"` // opening: its allotment; -1 = no bound
 	DowntimeMs int64       `json:"downtimeMs,omitempty"`
@@ -204,7 +204,7 @@ func (w *writer) putMovePlan(p MovePlan) {
 	}
 }
 
-// forgetMovePlans drops the oldest plans that ended.
+// forgetMovePlans drops, of the oldest plans beyond keepMovePlans, those that ended or were only proposed.
 func (w *writer) forgetMovePlans() {
 	rows := w.read().MovePlans()
 	for i := 0; i < len(rows) && len(rows)-keepMovePlans > i; i++ {

@@ -84,10 +84,10 @@ type Run struct {
 	Groups    []RunGroup `json:"groups"`
 	MinYield  float64    `json:"minYield,omitempty"`  // of the VC
 	Preempted int        `json:"preempted,omitempty"` // how often it went back to the queue
-	// Occurrence is the one of the agenda that it is, by its id.
+	// Occurrence is the id of the occurrence that this run carries out; "": none.
 	Occurrence string    `json:"occurrence,omitempty"`
 	Usage      *RunUsage `json:"usage,omitempty"`
-	Grant      *Grant    `json:"grant,omitempty"` // nil: it has what others have
+	Grant      *Grant    `json:"grant,omitempty"` // nil: it is granted nothing
 	Extras     *Extras   `json:"extras,omitempty"`
 }
 
@@ -99,10 +99,10 @@ const (
 	RunStopped RunOutcome = "stopped" // by a request
 	RunDeleted RunOutcome = "deleted" // by a request
 	RunEnded   RunOutcome = "ended"   // all core VMs ended by themselves
-	RunLost    RunOutcome = "lost"    // its core VMs ended or went with their hosts
+	RunLost    RunOutcome = "lost"    // all core VMs ended, and at least one was lost with its host
 )
 
-// PeriodicJob is what runs of one name are runs of.
+// PeriodicJob is a job: all runs under its name are runs of it.
 type PeriodicJob struct {
 	Name     string    `json:"name"` // full name: declared, or the template of the names of its VCs
 	Declared bool      `json:"declared,omitempty"`
@@ -132,7 +132,8 @@ type SignOff struct {
 	At    time.Time    `json:"at,omitzero"`
 	// Recurrence is when its periods start: DTSTART and RRULE (RFC 5545), with a time zone.
 	Recurrence string `json:"recurrence,omitempty"`
-	// Seconds after the start of a period: from when on a run may arrive, how much later it may, and by when it must have ended.
+	// Arrival, Lateness and Due are in seconds. A run may arrive from Arrival after the start of its period, and up to Lateness after
+	// that. It must have ended by Due after the start of the period.
 	Arrival  int64 `json:"arrival,omitempty"`
 	Lateness int64 `json:"lateness,omitempty"`
 	Due      int64 `json:"due,omitempty"`
@@ -196,8 +197,8 @@ func OccurrenceID(job string, period time.Time) string {
 	return job + "@" + period.UTC().Format(time.RFC3339)
 }
 
-// Reserves says whether hosts keep room for the occurrence: it has a witness, and its run has not begun. One that is degraded has one
-// while moves make its room.
+// Reserves says whether hosts keep room for the occurrence: it has a witness, and its run has not begun. A degraded occurrence has a
+// witness only while moves make its room.
 func (o *Occurrence) Reserves() bool {
 	return (o.State == Confirmed || o.State == Reconfirmed || o.State == Degraded) && len(o.Hosts) > 0
 }
@@ -239,7 +240,8 @@ type AgendaPut struct {
 	Drop        []string     `json:"drop,omitempty"`        // ids
 }
 
-// Changed says whether a host of a witness, or of one that is replaced, has changed since the agenda was decided.
+// Changed says whether a host has changed since the agenda was decided: one in the witness of a new occurrence, or of the occurrence
+// that it replaces.
 func (b *AgendaPut) Changed(s *Snapshot) bool {
 	changed := func(o *Occurrence) bool {
 		return o.Reserves() && slices.ContainsFunc(o.Hosts, func(name string) bool {
@@ -349,8 +351,8 @@ func (s *Snapshot) eachSignedOff(tenant string, f func(*PeriodicJob)) {
 	each(s, some, tJobs, "id_prefix", tenant+tenantSeparator)
 }
 
-// CheckSignOff says which quota of its tenant the jobs that are signed off would exceed together if all ran at once, with a job under
-// another contract; nil if none.
+// CheckSignOff says which quota of its tenant the signed-off jobs would exceed if all of them ran at once, this job under the given
+// contract; nil if none. A suspended tenant signs off nothing.
 func (s *Snapshot) CheckSignOff(job string, contract *SignOff) error {
 	tenant, _ := SplitName(job)
 	if t, ok := s.Tenant(tenant); !ok || t.Suspended {

@@ -64,7 +64,7 @@ func kindOf(vc *VC) string {
 	return strings.Join(out, ",")
 }
 
-// claim gives an occurrence to a VC that a plan starts, if it has a run, which will end the occurrence.
+// claim gives an occurrence to the VC that a plan starts, if the VC has a run or begins one: only the end of a run ends an occurrence.
 func (w *writer) claim(p *Plan, vc *VC) error {
 	id := p.Occurrence
 	if _, open := w.read().OpenRun(vc.ID); id == "" || vc.Goal != GoalRun || !open && p.Job == "" {
@@ -85,7 +85,8 @@ func (w *writer) claim(p *Plan, vc *VC) error {
 
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// runOf follows a VM of a VC whose phase has changed: the run starts with its first VM that runs, and ends with its last core VM.
+// runOf updates the run of a VC after the phase of one of its VMs has changed. The run starts when its first VM runs, and ends when its
+// last core VM has ended.
 func (w *writer) runOf(vm VM) {
 	open, ok := w.read().OpenRun(vm.VC)
 	if !ok {
@@ -118,7 +119,7 @@ func (w *writer) runOf(vm VM) {
 	w.endRun(open, outcome)
 }
 
-// endRun closes a run. One whose VMs never ran is no run.
+// endRun closes a run. A run whose VMs never ran is dropped.
 func (w *writer) endRun(r Run, outcome RunOutcome) {
 	w.runEnds(r, outcome)
 	if r.Started.IsZero() {
@@ -141,7 +142,7 @@ func (w *writer) endRun(r Run, outcome RunOutcome) {
 	w.forgetJobs()
 }
 
-// runEnds says of the run's occurrence whether it was in time.
+// runEnds records in the run's occurrence whether the run ended by its deadline: Met or Missed.
 func (w *writer) runEnds(r Run, outcome RunOutcome) {
 	o, ok := w.read().Occurrence(r.Occurrence)
 	if r.Occurrence == "" || !ok || o.State.Over() {
@@ -161,9 +162,9 @@ func (w *writer) runEnds(r Run, outcome RunOutcome) {
 	w.event("occurrence-"+string(o.State), "job", o.Job, "the run of %s: %s", timeText(o.Period), o.Text)
 }
 
-// forgetJobs drops jobs while there are too many, or their skylines take too much. The tenant with the most loses one: of those that
-// no owner signed off the one that ran last the longest ago, found ones before declared ones. Jobs that are signed off stay, and lose
-// skylines.
+// forgetJobs drops jobs while there are more than MaxJobs, or their skylines take more than maxUsageBytes. Each time the tenant with
+// the most loses a job that no owner signed off: a found one before a declared one, then the one whose last run is oldest. Signed-off
+// jobs stay; if only those are left, they lose skylines.
 func (w *writer) forgetJobs() {
 	jobs := w.read().PeriodicJobs()
 	bytes, byTenant, bytesOf := 0, map[string]int{}, map[string]int{}
@@ -201,8 +202,8 @@ func (w *writer) forgetJobs() {
 	}
 }
 
-// forgetUsage drops skylines of runs until they take no more than they may, of which they take bytes now: of the tenant that has the
-// most bytes the oldest one of its job that has the most.
+// forgetUsage drops skylines of runs while they take more than maxUsageBytes; bytes is what they take now. Each time the tenant with
+// the most bytes loses the oldest skyline of its largest job.
 func (w *writer) forgetUsage(bytes int) {
 	bytesOf := map[string]int{}
 	jobs := w.read().PeriodicJobs()
@@ -329,8 +330,8 @@ func (w *writer) touchAll(hosts []string) {
 	}
 }
 
-// agenda takes in what the leader decided about occurrences, but for those of which the state has changed since; it conflicts if that is so
-// of all. Plans that were made on an older state, and use a host whose reservations change, conflict.
+// agenda records what the leader decided about occurrences. It leaves out an occurrence of which the job, the run or a host has changed
+// since, and conflicts if none is left. It touches the hosts whose reservations change: older plans that use those hosts conflict.
 func (w *writer) agenda(b *AgendaPut) error {
 	if b.Basis >= w.index {
 		return fmt.Errorf("decided on index %d, which is not before %d: %w", b.Basis, w.index, ErrConflict)
@@ -404,7 +405,8 @@ func (w *writer) mayBe(next *Occurrence, basis uint64) error {
 	return nil
 }
 
-// forgetPast drops the oldest occurrences of a job that are over, with their slots: the leader would make one that is still to come again.
+// forgetPast drops the oldest occurrences of a job that are over, beyond keepPast. It leaves those whose slots have not ended: the
+// leader would make them again.
 func (w *writer) forgetPast(job string) {
 	over := slices.DeleteFunc(w.read().Occurrences(job), func(o Occurrence) bool { return !o.State.Over() || !o.End.Before(w.at) })
 	for _, o := range over[:max(0, len(over)-keepPast)] {
@@ -431,7 +433,7 @@ func (w *writer) dropPeriodic() {
 	}
 }
 
-// dropPeriodicOf drops the runs and jobs of a tenant that is deleted.
+// dropPeriodicOf drops the runs, jobs and occurrences of a tenant.
 func (w *writer) dropPeriodicOf(tenant string) {
 	of := func(name string) bool { t, _ := SplitName(name); return t == tenant }
 	forgetRows(w, tRuns, func(r *Run) bool { return of(r.Job) })

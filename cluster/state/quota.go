@@ -9,8 +9,8 @@ import (
 // QuotaKey names what is limited.
 type QuotaKey string
 
-// What is limited. Virtual clusters count with what their groups ask for from their creation until they are gone, also while they
-// wait or are stopped, and those of a group that is removed until they are gone; a second copy during a migration does not count.
+// The keys of quotas. A virtual cluster counts with what its groups ask for from its creation until it is gone, also while it waits or
+// is stopped. VMs of a removed group count until they are gone. The second copy of a VM during a migration does not count.
 const (
 	QuotaCPU       QuotaKey = "cpu"            // cores, the sum of the needs that were declared
 	QuotaMemory    QuotaKey = "memory"         // bytes

@@ -12,11 +12,11 @@ import (
 // The epoch of the copy is above the saved one, above that of the state it replaces (now; nil if that is not known), and not
 // below the seconds since 1970 at that time. So it is new also where the newest state is not known.
 //
-// The copy drops what lease renewals had reported of watchdogs. The recovery freeze waits also for hosts that joined since the
-// state was saved: they may run its VMs. Members, revoked certificates and tokens decide who may connect. Of these the copy has
-// the current ones, not the saved ones. If the saved state is another cluster's, it has both the current and the saved ones.
-// The recovery freeze waits for the hosts in waitFor, too, and the cluster accepts their agents: an operator knows that they
-// had joined, though neither state does.
+// The copy drops what lease renewals had reported, and every proof that a host was lost. The recovery freeze waits also for hosts
+// that joined since the state was saved: they may run its VMs. Members, revoked certificates and tokens decide who may connect. Of
+// these the copy has the current ones, not the saved ones. If the saved state is another cluster's, it has both. The recovery
+// freeze waits for the hosts in waitFor, too, and the cluster accepts their agents: an operator knows that they had joined, though
+// neither state does.
 //
 // reason is a noun: "restore", "recovery".
 func PrepareRestore(in io.Reader, out io.Writer, reason string, at time.Time, now *Snapshot, waitFor ...string) error {
@@ -27,8 +27,8 @@ func PrepareRestore(in io.Reader, out io.Writer, reason string, at time.Time, no
 	return s.Snapshot().Save(out)
 }
 
-// prepareRestore is PrepareRestore by a program that knows the format up to that version, as all programs do that apply an
-// entry of it.
+// prepareRestore is PrepareRestore for a log entry of that format version. Every program that applies such an entry knows the format up
+// to that version.
 func prepareRestore(in io.Reader, reason string, at time.Time, now *Snapshot, version int, waitFor ...string) (*Store, error) {
 	s := New()
 	if err := s.restore(in, version); err != nil {
@@ -78,11 +78,11 @@ func prepareRestore(in io.Reader, reason string, at time.Time, now *Snapshot, ve
 	return s, nil
 }
 
-// beside merges members, tokens and certificates into the state of another cluster that this one takes over: both states' rows
-// hold. So an operator who restores it does not lose access by it, and the present servers stay servers.
+// beside adds the members, tokens and certificates of the present cluster to the saved state of another cluster that replaces it. So
+// the operator who restores keeps access, and the present servers stay servers. Tokens of tenants are left out.
 func (w *writer) beside(now *Snapshot) {
 	w.waitForNew(now)
-	for _, m := range w.read().Members() { // what its servers know counts once they are here again
+	for _, m := range w.read().Members() { // a saved member's format counts again once its server has joined here
 		m.Format = 0
 		w.put(tMembers, &m)
 	}
@@ -112,8 +112,8 @@ func (w *writer) waitForNew(now *Snapshot) {
 	}
 }
 
-// since brings hosts, members, certificates and tokens up to date: they came and went since the state was saved, and those of
-// now hold.
+// since brings the saved state of this same cluster up to date. Members, tokens and role bindings become those of now. Hosts that
+// joined, tenants, and certificates that were revoked since are added.
 func (w *writer) since(now *Snapshot) {
 	w.waitForNew(now)
 	replace(w, now, tMembers, (*Snapshot).Members)

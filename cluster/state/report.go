@@ -2,10 +2,10 @@ package state
 
 import "fmt"
 
-// LeftoverStays says why a paused VM of that generation, which a migration left behind on a host, may not be destroyed; "" if
-// it may. It may where it can never be resumed rightly: the VM was seen to run elsewhere since, has ended, or is to start
-// again. m is the running migration of the VM, the zero value if there is none. deleted: it is paused, and no state was ever
-// restored here, so that a VM that the state does not know was deleted.
+// LeftoverStays says why the paused VM of that generation that a migration left on a host must not be destroyed; "" if it may be. It
+// may be destroyed if it can never be resumed rightly: the VM ran elsewhere since, has ended, or is to start again. m is the running
+// migration of the VM, the zero value if there is none. deleted: the VM is paused and no state was ever restored here, so a VM that the
+// state does not know was deleted.
 func LeftoverStays(vm VM, m Migration, known bool, host string, generation uint64, deleted bool) string {
 	switch here := vm.Host == host; {
 	case !known && deleted:
@@ -14,7 +14,7 @@ func LeftoverStays(vm VM, m Migration, known bool, host string, generation uint6
 		return "the state does not know it"
 	case vm.Generation < generation:
 		return fmt.Sprintf("it is of generation %d, and the state knows %d", generation, vm.Generation)
-	case vm.Generation > generation: // that none of the older ones runs was proved before the newer was permitted
+	case vm.Generation > generation: // the newer one was permitted only after proof that no older one runs
 		return ""
 	case vm.MovingTo == host && !here:
 		switch {
@@ -23,7 +23,7 @@ func LeftoverStays(vm VM, m Migration, known bool, host string, generation uint6
 		case m.Ready && (!m.Paused || m.SourceLost == 0):
 			return "it may come in by the move that is open"
 		}
-		return "" // by an older move, as this one's source keeps the VM until there is room; or its source is lost, and may have run it since
+		return "" // an older move left it: this source keeps the VM until Ready. Or the source is lost and may have run it since
 	case vm.MovingTo != "" && here:
 		switch {
 		case !m.Ready:
@@ -43,8 +43,8 @@ func LeftoverStays(vm VM, m Migration, known bool, host string, generation uint6
 	return ""
 }
 
-// ResumeRefused says why a host may not resume a VM that is paused there by a move, or by one that is closed (0); "" if it may. m
-// is the running migration of the VM, the zero value if there is none.
+// ResumeRefused says why a host may not resume a VM that a move left paused there; "" if it may. move is Migration.Open, 0 for a
+// move that is closed. m is the running migration of the VM, the zero value if there is none.
 // A move's source may resume the VM until it has reported that the VM left: only that report lets the target resume it.
 func ResumeRefused(vm VM, m Migration, known bool, host string, generation, move uint64) string {
 	switch {
@@ -86,8 +86,7 @@ func (w *writer) vmReport(b *VMReport) error {
 	return nil
 }
 
-// moveStep applies a host's report of a VM that moves. mayPermit: the VM may be handed over now, as far as that is not up to its
-// migration.
+// moveStep applies a host's report of a VM that moves. mayPermit: see Migration.reported.
 func (w *writer) moveStep(vm VM, host string, st VMStatus, mayPermit bool) {
 	m, _ := w.read().MigrationOf(vm.ID)
 	next, lost := m.reported(host, st, mayPermit, w.index)

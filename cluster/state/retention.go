@@ -8,10 +8,10 @@ import (
 // kindsShareSince is the version of the format from which on the kinds of events share what is kept.
 const kindsShareSince = 2
 
-// What is kept of the past is divided among tenants and the cluster: the owner of the most loses some. So a tenant keeps its share,
-// keepEvents over the number of those that have events, whatever the others do; and it keeps more where they use less. Within a
-// tenant's events the kinds share likewise: the kind that has most loses its oldest, so that a script that creates and deletes
-// drowns no rare kind. Servers that know no tenants drop the oldest event of all.
+// The owners of events, tenants and the cluster, share keepEvents: while there are more, the owner of the most loses one. So an owner
+// keeps at least keepEvents over the number of owners, whatever the others do, and more where they use less. The kinds of an owner's
+// events share likewise: the kind with the most loses its oldest. So a script that creates and deletes pushes out no rare kind. For an
+// entry of an older format the oldest event of all is dropped.
 
 // ownEvents are how many events an owner has (Event.OwnerOf), and of each kind.
 type ownEvents struct {
@@ -19,7 +19,7 @@ type ownEvents struct {
 	kinds map[string]int
 }
 
-// eventCounts are how many events are kept. A transaction counts beside them until it is committed.
+// eventCounts are how many events are kept. delta has the changes of a transaction until it is committed.
 type eventCounts struct {
 	kept  map[string]ownEvents // by owner; nil: not counted yet
 	delta map[string]ownEvents // of the transaction
@@ -126,8 +126,8 @@ func (op *Operation) ownerOf() string {
 	return tenant
 }
 
-// forgetOperations drops the oldest operations where there are more than keepOperations, of those who have the most. The index of an
-// operation gives its age: its id carries the time by the clock of the member that proposed it, and that clock may be set back.
+// forgetOperations drops operations beyond keepOperations: the oldest of the owners with the most. Age goes by log index. The id does
+// not give the age: it carries the time by the proposer's clock, which may be set back.
 func (w *writer) forgetOperations() {
 	if w.cache.ops == unknown {
 		w.cache.ops = 0
@@ -163,8 +163,8 @@ func (w *writer) dropOperations(drop func(dropped int, owner string) bool) {
 	}
 }
 
-// level is the highest number to which those of a sorted list can be cut so that they add up to at most a sum: what each of many may
-// keep, where those with less leave the rest to the others.
+// level returns the highest limit such that the counts of a sorted list, each cut to the limit, add up to at most sum. Owners below the
+// limit leave the rest of their share to the others.
 func level(sorted []int, sum int) int {
 	for i, n := range sorted {
 		if share := sum / (len(sorted) - i); n > share {

@@ -110,7 +110,7 @@ func (w *writer) target(t VMTarget, basis uint64, set RightsizingSettings) error
 	if vm.Target == g.Memory {
 		vm.Target = 0
 	}
-	// To give back what was taken is never refused for that; to take more is.
+	// For these reasons only a lower target is refused. The leader may always raise one.
 	if why := rightsizes(&vc, set, basis); why != "" && vm.Due(g) < old.Due(g) {
 		return fmt.Errorf("target of VM %s: %s: %w", vm.Name, why, ErrConflict)
 	}

@@ -19,8 +19,8 @@ type RightsizingHour struct {
 	Minutes float64         `json:"minutes"`      // that were looked at
 	Average Resources       `json:"average"`      // reclaimed, of what was declared
 	VMs     float64         `json:"vms"`          // VM-minutes
-	// VM-minutes in which a VM used more than it would have been given, or, where that was in force, was held back by it or
-	// short of memory; and the worst of them.
+	// ShortCPU and ShortMemory are VM-minutes in which a VM was short. In shadow mode: it used more than it would have been given. With
+	// rightsizing on: its cap limited it, or it was short of memory. The Worst fields have the worst case.
 	ShortCPU    float64 `json:"shortCPU"`
 	ShortMemory float64 `json:"shortMemory"`
 	WorstCPU    float64 `json:"worstCPU"`    // cores

@@ -41,11 +41,11 @@ func DefaultSettings() Settings {
 	return Settings{MinYield: 0.5, OnFull: Queue, Image: "tiny", Pool: "default", MinMemory: 64 << 20, MaxVMs: 4096, Placement: Spread, Periodic: PeriodicSettings{Reprovision: DefaultReprovision}}
 }
 
-// The network and the pool that every tenant may name, unless the settings give them to some.
+// DefaultNetwork is the network that every tenant may name, unless the settings give it to some.
 const DefaultNetwork = "default"
 
-// MayName says whether a VC of a tenant may name a network, or a pool, by the entries for them in the settings. One without an
-// entry is open to the default tenant as long as there are no entries at all; other tenants have only the standard one.
+// MayName says whether a VC of a tenant may name a network, or a pool. An entry NAME opens it to all tenants, NAME=TENANT to one. A
+// name without an entry is open to all if it is standard; else only to the default tenant, and only if there are no entries at all.
 func MayName(entries []string, tenant, name, standard string) bool {
 	listed := false
 	for _, e := range entries {

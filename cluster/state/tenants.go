@@ -20,8 +20,8 @@ const tenantsSince = 2
 // name and a slash. No part of a name has a slash, so that a full name belongs to one tenant.
 const tenantSeparator = "/"
 
-// FullName is the full name of what a tenant calls name. A name with a slash names nothing: the result belongs to that tenant, too,
-// and no object has it.
+// FullName returns the full name of the object that a tenant calls name. If name has a slash no object has the result, but it still
+// belongs to that tenant.
 func FullName(tenant, name string) string {
 	if (tenant == DefaultTenant || tenant == "") && !strings.Contains(name, tenantSeparator) {
 		return name
@@ -38,8 +38,8 @@ func SplitName(full string) (tenant, name string) {
 	return DefaultTenant, full
 }
 
-// Tenant is a user, or a group of users, that owns virtual clusters. The row of DefaultTenant is made together with the first of
-// another one; from then on there is always a row, and no server can join that does not know tenants.
+// Tenant is a user, or a group of users, that owns virtual clusters. The row of DefaultTenant is made with the first other tenant and
+// stays. From then on a server that does not know tenants cannot join.
 type Tenant struct {
 	Name        string            `json:"name"`
 	DisplayName string            `json:"displayName,omitempty"`
@@ -263,9 +263,9 @@ func (w *writer) tenantDrop(b *TenantDrop) error {
 	return nil
 }
 
-// tenantsSince brings the tenants of a saved state up to date: what they may use and whether they are suspended holds as it is now,
-// and the saved state may have virtual clusters of tenants that were deleted since. A tenant that was made again under the name of such
-// a one is suspended if there is any, or an image, and does not get the other's runs and jobs: it must not get what was the other's.
+// tenantsSince puts the present rows of tenants into a saved state: their quotas, and whether they are suspended. The saved state may
+// have objects of a tenant that was deleted since, and made again under the same name. The new tenant must not get those. It is
+// suspended if there is a virtual cluster or an image of the old one, whose runs and jobs are dropped.
 func (w *writer) tenantsSince(now *Snapshot) {
 	for _, t := range all[Tenant](now, tTenants, "id") {
 		saved, _ := first[Tenant](w.read(), tTenants, "id", t.Name)
@@ -305,8 +305,8 @@ func (w *writer) numberForTenant(e *Event) {
 	}
 }
 
-// refuseOlderServer keeps servers out that do not know tenants, once there is one or the settings are for them, or that do not know
-// orders to single VMs, once there are any.
+// refuseOlderServer refuses a server that does not know what the state has: tenants, settings for them, role bindings, revocations,
+// orders to single VMs, or periodic work.
 func (w *writer) refuseOlderServer(m Member) error {
 	meta, _ := w.read().Meta()
 	put := SettingsPut{Settings: meta.Settings}

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Start returns the VM as it is once it may start, g being its group. Of one that takes resources already only the memory target changes.
+// Start returns the VM as it is once it may start; g is its group. A VM that takes resources already is only charged its balloon
+// target, if that is more than before.
 func (v VM) Start(g Group) VM {
 	if v.ConsumesResources() {
 		v.ChargedMemory = max(v.ChargedMemory, v.Due(g))
@@ -17,13 +18,13 @@ func (v VM) Start(g Group) VM {
 	return v
 }
 
-// Leaving returns the VM on its way to goal, g being its group: it keeps its cap and its memory until its host reports that it is gone.
-// What its host keeps for one that was stopped alone is free.
+// Leaving returns the VM on its way to goal; g is its group. The VM keeps its cap and its memory until its host reports that it is
+// gone. The memory that a host keeps for a VM that was stopped alone becomes free.
 func (v VM) Leaving(g Group, goal Goal) VM {
 	v.Goal, v.Order = goal, VMOrder{Reset: v.Order.Reset.cancelled("the VM was to " + string(goal))}
 	switch v.Phase {
 	case Starting, Running:
-		v.Phase, v.Frozen = Stopping, max(v.Frozen, g.Allocation) // one that moves has what it had then
+		v.Phase, v.Frozen = Stopping, max(v.Frozen, g.Allocation) // a VM that moves may have the allocation of when its move opened
 	case Stopped:
 		v.ChargedMemory = 0
 	}
@@ -44,8 +45,8 @@ func (v VM) StopAlone(g Group, by string) VM {
 	return v
 }
 
-// Restarting returns the VM on its way to stop, and to start again: on the same host, where it keeps its CPU and memory, unless
-// elsewhere. g is its group as it runs now.
+// Restarting returns the VM on its way to stop and to start again; g is its group. It starts on the same host, where it keeps its CPU
+// and memory; with elsewhere, on any host that has room.
 func (v VM) Restarting(g Group, why string, elsewhere bool) VM {
 	v = v.Leaving(g, GoalStop)
 	v.Order.Restart, v.Order.Elsewhere, v.Reason, v.PreemptedAt = true, elsewhere, why, 0
@@ -56,7 +57,7 @@ func (v VM) Restarting(g Group, why string, elsewhere bool) VM {
 }
 
 // mayBecome says why a plan that was made on the state of the index basis may not put next in the place of the VM; nil if it may.
-// Where the VM runs, which start it is of and how far that has come changes by reports, not by plans.
+// Reports of hosts change the VM's host, its generation and its phase while it takes resources; a plan does not.
 func (v VM) mayBecome(next VM, basis uint64) error {
 	switch {
 	case v.Generation > next.Generation:
@@ -75,8 +76,8 @@ func (v VM) mayBecome(next VM, basis uint64) error {
 	return nil
 }
 
-// reported returns the VM after its host's report of this generation, g being its group: the phase moves forward only, but that what runs
-// counts as running whatever was reported before. Lost is no such report: see lost.
+// reported returns the VM after its host's report of this generation; g is its group. The phase moves forward only, with one exception:
+// a VM that is to run and runs counts as running, whatever was reported before. lost handles the phase lost.
 func (v VM) reported(st VMStatus, g *Group) VM {
 	switch st.Phase {
 	case Running:
@@ -85,7 +86,7 @@ func (v VM) reported(st VMStatus, g *Group) VM {
 			v.Phase, v.Reason = Running, ""
 		case (v.Phase == Failed || v.Phase == Lost) && v.Goal == GoalRun:
 			v.Phase, v.Reason = Running, ""
-			v.ChargedMemory = max(v.ChargedMemory, v.due(g)) // it is charged again what it was charged
+			v.ChargedMemory = max(v.ChargedMemory, v.due(g)) // its reported end had ended its charge
 		}
 	case Starting:
 		if v.Phase != Starting {
@@ -137,7 +138,7 @@ func (v VM) lost(why string) VM {
 func (v VM) found(host string, generation uint64, g Group) VM {
 	v = v.withoutMove()
 	v.Order.Reset = v.Order.Reset.cancelled("the cluster was restored: whether it was made is not known")
-	if v.Order.Restart && generation != v.Generation { // it was restarted since
+	if v.Order.Restart && generation != v.Generation { // it was restarted after the state was saved
 		v.Order.Restart, v.Order.Elsewhere, v.Goal, v.Phase, v.Frozen = false, false, GoalRun, Running, 0
 	}
 	v.Host, v.Generation = host, generation

@@ -230,7 +230,7 @@ const (
 	Stopping Phase = "stopping" // to be stopped; still charged to its host
 	Stopped  Phase = "stopped"  // its host reports that it does not run
 	Failed   Phase = "failed"   // ended without being asked to, or could not start: see Reason
-	Lost     Phase = "lost"     // went with its host, as is proved; to be started again: see VM.Bound
+	Lost     Phase = "lost"     // proved not to run on any host; the leader starts it again
 )
 
 // VM is one instance of a group.
@@ -257,13 +257,12 @@ type VM struct {
 	Target int64 `json:"target,omitempty"`
 	// PreemptedAt is when it was stopped to make room for others, seconds since 1970; 0 = it was not. Once there is room it starts again.
 	PreemptedAt int64 `json:"preemptedAt,omitempty"`
-	// MovingTo is the target of the VM's running migration: until that ends the VM counts on both hosts, and may be on either. It
-	// is set exactly while there is a running migration of the VM from Host to MovingTo, which has all else: see
-	// Snapshot.MigrationOf.
+	// MovingTo is the target of the VM's running migration, which is from Host; "" = there is none. Until the migration ends the VM is
+	// charged to both hosts and may be on either. Snapshot.MigrationOf has the rest.
 	MovingTo string `json:"movingTo,omitempty"`
 	// InventoryEpoch is the epoch in which a host last reported, during a recovery freeze, that it runs the VM.
 	InventoryEpoch uint64 `json:"inventoryEpoch,omitempty"`
-	// Frozen is the cap a stopping VM keeps until it is gone, and the most a moving one comes with, cores.
+	// Frozen, cores, is the cap that a stopping VM keeps until it is gone, and the highest cap with which a moving VM arrives.
 	Frozen float64 `json:"frozen,omitempty"`
 	// Order is what a user asked of this VM alone.
 	Order VMOrder `json:"order,omitzero"`

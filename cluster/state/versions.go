@@ -20,7 +20,7 @@ const (
 	maxVersionBytes = 1 << 20 // of all of them together, as JSON; the newest and the newest applied one are kept beyond it
 )
 
-// VCSpec is what a user asks of a VC, as it was written: a zero field was left out, and so was a MinYield below 0. Allocations and
+// VCSpec is what a user asks of a VC, as written. A zero field, or a MinYield below 0, was left out by the user. Allocations and
 // estimates of its groups are 0.
 type VCSpec struct {
 	MinYield       float64  `json:"minYield"`
@@ -45,9 +45,9 @@ type VCVersion struct {
 	By     string    `json:"by,omitempty"`
 	// ByTenant is the tenant that By is of; "": the cluster.
 	ByTenant string `json:"byTenant,omitempty"`
-	// Applied: it came with a file that a user handed in. The next file is compared with the newest such one.
+	// Applied: a user handed in a file. The next file is compared with the newest version of that kind.
 	Applied bool `json:"applied,omitempty"`
-	// File as it was handed in, where it is not the spec: changes of others were kept. nil: it is.
+	// File is the file as handed in, if Spec differs from it because Spec keeps changes of others; nil: Spec is the file.
 	File *VCSpec `json:"file,omitempty"`
 	Spec VCSpec  `json:"spec"`
 }
@@ -82,7 +82,7 @@ func (s VCSpec) Clone() VCSpec {
 	return s
 }
 
-// On is the VC that a spec makes of a row: the row with what was asked for in its place.
+// On returns the row with the spec in the place of what was asked of the VC before.
 func (s VCSpec) On(vc VC) VC {
 	vc.MinYield, vc.OnFull, vc.OnHostLoss, vc.Needs, vc.Aggressiveness, vc.Priority = s.MinYield, s.OnFull, s.OnHostLoss, s.Needs, s.Aggressiveness, s.Priority
 	vc.Periodic, vc.Duration = s.Periodic, s.Duration
@@ -102,9 +102,9 @@ type Author struct {
 	By, Tenant string
 }
 
-// Written returns the spec of a VC as it is in force, and the spec that a file of that author is compared with: the version named by its
-// id seen, from which the file was made, or a newer file of the same author. Where seen names none that is kept it is the file that was
-// handed in last, by whomever. base is nil if none is known.
+// Written returns the spec that is in force (now), and the spec with which a file of that author is compared (base). base is the
+// version with the id seen, from which the file was made, or a newer file of the same author. If no kept version has that id, base is
+// the newest file of any author. base is nil if none is kept.
 func (s *Snapshot) Written(vc VC, seen string, author Author) (now VCSpec, base *VCSpec) {
 	versions := s.VersionsOf(vc.ID)
 	if len(versions) == 0 {
@@ -127,8 +127,8 @@ func ChangesSpec(kind string) bool {
 	return slices.Contains([]string{"scale", "apply", "edit", "rollback"}, kind)
 }
 
-// changedSince says whether a later version changes a group that the operation changed. The versions of the operation, before it and
-// after it must be kept.
+// changedSince says whether a later version changes a group that the operation changed. It says no unless the version of the operation
+// and the one before it are kept.
 func (s *Snapshot) changedSince(op Operation) bool {
 	versions := s.VersionsOf(op.VC)
 	at := slices.IndexFunc(versions, func(v VCVersion) bool { return v.Index == op.Index })
@@ -235,8 +235,8 @@ func (p Plan) since() int {
 	return 0
 }
 
-// sweepGroups drops the groups of a VC that were removed from it, once no VM of them is left: until then their VMs need what the row
-// says of disks.
+// sweepGroups drops the groups that were removed from a VC, once they have no VM left. Until then the row keeps them: it says which
+// disks their VMs have.
 func (w *writer) sweepGroups(id string) {
 	vc, ok := w.read().VC(id)
 	if !ok || w.version < versionsSince || !slices.ContainsFunc(vc.Groups, func(g Group) bool { return g.Count == 0 }) {

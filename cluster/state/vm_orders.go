@@ -12,13 +12,13 @@ const vmOrdersSince = 2
 // VMOrder is what a user asked of one VM alone. The zero value is nothing. A start of the VM ends it, as does any order to its
 // whole VC.
 type VMOrder struct {
-	// StoppedBy asked that it stay stopped; "" = no user did. Neither failures, nor hosts that come back, nor changes of its VC's
-	// size start it, and its host keeps its memory: see KeepsMemory.
+	// StoppedBy names the user who asked that the VM stay stopped; "" = none did. Neither failures, nor hosts that come back, nor
+	// changes of its VC's size start it. Its host keeps its memory: see KeepsMemory.
 	StoppedBy string `json:"stoppedBy,omitempty"`
 	// Restart: once it has stopped it starts again on the same host. Until then it is charged as if it ran.
 	Restart bool `json:"restart,omitempty"`
-	// Elsewhere, with Restart: its host is none for it any more. It is charged as one that stops, and starts where there is room,
-	// its own host included. It stays set while the VM is lost and waits for that.
+	// Elsewhere, with Restart: the VM need not start on its own host. It is charged as a VM that stops. Then it starts on any host with
+	// room, its own included. Elsewhere stays set while the VM is lost and waits for a host.
 	Elsewhere bool  `json:"elsewhere,omitempty"`
 	Reset     Reset `json:"reset,omitzero"`
 }
@@ -90,7 +90,7 @@ type VMReset struct {
 	ID         string `json:"id"`   // Reset.ID
 	Host       string `json:"host"` // that asks for the permit, or reports
 	Permit     bool   `json:"permit,omitempty"`
-	Failed     bool   `json:"failed,omitempty"` // without Permit: it was not made, or that is not known
+	Failed     bool   `json:"failed,omitempty"` // without Permit: the VM was not reset, or the outcome is not known
 	Text       string `json:"text,omitempty"`
 }
 
@@ -140,8 +140,9 @@ func (w *writer) vmReset(b *VMReset) error {
 	return nil
 }
 
-// startAgain returns a VM that is reported to have stopped, to start again on its host; if that is none for it, or has no room any
-// more, as one that waits for a place on any host. The state still has its row of before the report.
+// startAgain returns a VM that is reported to have stopped and is to be restarted. It starts again on its host. If it is to start
+// elsewhere, or its host has no room any more, it becomes lost: it waits for a place on any host. The state still has the VM's row of
+// before the report.
 func (w *writer) startAgain(vm VM, g *Group) VM {
 	vc := w.cachedVC(vm.VC)
 	if vc == nil || vc.Goal != GoalRun || !vc.Admitted {

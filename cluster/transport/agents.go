@@ -64,20 +64,20 @@ type Agent struct {
 	http *http.Transport
 	// oneAtATime are one call of a kind at a time: the leader answers them in order.
 	oneAtATime map[string]chan struct{}
-	reports    reportEncoder // under turns[callReport]
-	sampled    time.Time     // the last report with samples was sent; under turns[callReport]
+	reports    reportEncoder // under oneAtATime[callReport]
+	sampled    time.Time     // when the last report with samples was sent; under oneAtATime[callReport]
 
 	mu        sync.Mutex
 	servers   []string
-	at        int                     // of servers: the one that answered last
-	alive     bool                    // the stream is
-	fresh     bool                    // it is another than at the last report
-	why       error                   // it is not
+	at        int                     // index into servers: the one that answered last
+	alive     bool                    // there is a stream
+	fresh     bool                    // the stream is another than at the last report
+	why       error                   // why there is no stream
 	desired   agent.Desired           // the latest
 	changed   chan struct{}           // closes when desired or alive changes
 	session   uint64                  // of calls, 0 = none
 	perServer map[string]*serverStats // by server
-	tried     map[string]time.Time    // when the stream went straight to a server last, it being the leader, and has not been answered
+	tried     map[string]time.Time    // by server: when the stream last went directly to it as the leader; none once it answered
 	calls     uint64                  // numbers of calls so far
 
 	opening chan struct{} // holds one while a session is opened
@@ -111,7 +111,7 @@ func NewAgent(o AgentOptions) *Agent {
 func (a *Agent) Run(ctx context.Context) {
 	defer a.http.CloseIdleConnections()
 	backoff := a.o.FirstBackoff
-	hinted := false // the try after which there is still no leader was made on a hint
+	hinted := false // the last try was made on a hint
 	elsewhereAt, relayed := "", false
 	for ctx.Err() == nil {
 		select { // what was hinted before this try is no news after it
@@ -129,8 +129,8 @@ func (a *Agent) Run(ctx context.Context) {
 		if errors.Is(err, errHangs) {
 			a.hangs(address)
 		}
-		// Unless a server answers that the leader is elsewhere though it was asked to relay, the leader's last desired state
-		// stands until it sends another.
+		// A server names another leader. The stream goes there, or is relayed. Meanwhile the last desired state stands, unless this
+		// server was asked to relay and had nothing to send.
 		if other := (*elsewhere)(nil); errors.As(err, &other) && (begun || !asked) {
 			if relayed = !a.goDirect(other.leader); !relayed {
 				elsewhereAt = other.leader
@@ -220,8 +220,8 @@ func (a *Agent) ended(why error) {
 	}
 }
 
-// follow follows the stream of desired state of one server to its end. relayed: also if another server leads; else the error is
-// then *elsewhere. begun: it had a desired state.
+// follow follows the stream of desired state of one server to its end. relayed: the server is to relay the stream if another server
+// leads; otherwise the error is then *elsewhere. begun: a desired state was received.
 func (a *Agent) follow(ctx context.Context, address string, relayed bool) (begun bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -101,8 +101,8 @@ func (l *lists) len() int {
 // strangers counts the connections on which no client has authenticated.
 func (l *lists) strangers() int { return l[unknown].Len() + l[handshaking].Len() }
 
-// stranger returns the oldest of the larger of the two classes of strangers: a flood is its own victim, be it of connections
-// that never finish their handshake or of those that then send nothing.
+// stranger returns the oldest of the larger of the two classes of strangers. So a flood closes its own connections, whether they never
+// finish their handshake or finish it and then send nothing.
 func (l *lists) stranger() *connection {
 	if l[handshaking].Len() > l[unknown].Len() {
 		return first(&l[handshaking])

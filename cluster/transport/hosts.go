@@ -21,9 +21,9 @@ const (
 	callPeers  = "peers"
 )
 
-// line is what an agent last sent to this leader. Its calls carry a session, which the leader gave it, and a number that grows.
-// They are answered one by one in that order. A call that took so long that a later one came before it is refused: it would
-// report again what is no longer so.
+// line is what an agent last sent to this leader. The agent's calls carry a session that the leader gave it, and a number that grows.
+// They are answered one by one in the order of numbers. A call that arrives after a later one is refused: what it reports may not be so
+// any more.
 type line struct {
 	busy map[string]chan struct{} // by kind; each holds one while a call is answered
 

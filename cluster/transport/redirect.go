@@ -39,8 +39,8 @@ func (a *Agent) reached(server string) {
 	delete(a.tried, server)
 }
 
-// patience is how long a stream stays with a server that was asked to relay it because the leader did not answer directly. The
-// leader is not tried again and again.
+// patience is how long a stream stays with a server that relays it because the leader did not answer directly. It keeps the agent from
+// trying the leader again and again.
 func (a *Agent) patience(leader string) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,13 +12,13 @@ import (
 	"evenkeel/hypervisor"
 )
 
-// Change is a report as it is sent: what is new since one that the leader took. Statuses are steps and estimates are changes:
-// they are always new. Samples are measurements: they are sent now and then.
+// Change is a report as it is sent: what is new since a report that the leader took. Statuses and estimates are always new. Samples are
+// measurements: only some reports send them.
 type Change struct {
-	// Since is the number of the last report that the leader took. It holds but for what this change has; 0 if there is a Head
-	// here.
+	// Since is the number of the last report that the leader took. All that this change does not have is as in that report. 0 if there
+	// is a Head here.
 	Since uint64 `json:"since,omitempty"`
-	// Index is that of the report where it is not that of the one before: it changes with nearly every report.
+	// Index is the index of the report, if it differs from that of report Since. It does in nearly every report.
 	Index *uint64 `json:"index,omitempty"`
 	// Head is the report without Statuses, Samples, Estimates, Pressure and Available, an agent.Report.
 	Head json.RawMessage `json:"head,omitempty"`
@@ -26,7 +26,7 @@ type Change struct {
 	Ran      []agent.Instance `json:"ran,omitempty"`
 	Left     []agent.Instance `json:"left,omitempty"`
 	Statuses []agent.Status   `json:"statuses"`
-	Samples  []agent.Sample   `json:"samples"` // null: the last ones hold
+	Samples  []agent.Sample   `json:"samples"` // null: those that were sent last count
 	// Estimates are sent once.
 	Estimates []agent.Estimate `json:"estimates,omitempty"`
 	// Pressure is of the host, when the samples were taken: it changes with every report.
@@ -38,11 +38,11 @@ type Change struct {
 // reportEncoder makes changes of a sequence of reports. The zero value begins with a whole one.
 type reportEncoder struct {
 	n          uint64     // of the last report that was taken, 0 = none
-	last, next reportHead // by it, and by the last change that was made
+	last, next reportHead // last is of that report, next of the last change that was made
 }
 
-// reportHead is the head of a report: its Index, what runs, and all else as JSON; and of its samples what must reach the leader
-// at once.
+// reportHead is what a change is computed from: the Index of a report, what runs, and the rest as JSON. pressure and states are what
+// the leader must learn of the samples at once.
 type reportHead struct {
 	index    uint64
 	running  []agent.Instance // ordered; nil: the hypervisor was not asked
@@ -52,11 +52,10 @@ type reportHead struct {
 	states   string
 }
 
-// change returns what is new since the last report that the leader took. Call it again for another try: nothing counts until
-// taken. due: it is time for samples. If it is not, change leaves samples out where others were sent before: those hold. It
-// sends them all the same where they say that a VM is short of memory, or is so no more, or does not run as it did, and where
-// estimates come with them, whose age they give. news: there is more in the change than samples and what is Quiet, if that. An
-// Index of 0 changes nothing for a leader that has another one: it keeps the highest.
+// change returns what is new since the last report that the leader took. It may be called again for another try: nothing counts until
+// taken. due: it is time for samples. If it is not, change leaves samples out, if any were sent before. It sends them all the same with
+// estimates, whose age they give, and if they show that a VM is under memory pressure or no longer so, or has changed its state. news:
+// the change has more than samples and what is Quiet. The leader keeps the highest Index, so an Index of 0 changes nothing for it.
 func (e *reportEncoder) change(r agent.Report, due bool) (out Change, news bool, err error) {
 	out = Change{Since: e.n, Statuses: r.Statuses, Samples: r.Samples, Estimates: r.Estimates, Pressure: r.Pressure, Available: r.Available}
 	last := &e.last
@@ -214,7 +213,7 @@ func (d *reportDecoder) take(c Change) (agent.Report, error) {
 	return r, nil
 }
 
-// keep keeps a report as the one that later changes change.
+// keep keeps a report as the one to which later changes refer.
 func (d *reportDecoder) keep(n uint64, r agent.Report) {
 	r.Statuses, r.Samples, r.Estimates, r.Pressure, r.Available = nil, nil, nil, nil, nil
 	d.n, d.head = n, r

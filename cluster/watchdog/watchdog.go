@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// Bounds of a time-out. A restart of vcd (systemd notices its end, waits, starts
-// it; it reads its state and takes its place) must fit into the shortest with
-// room to spare. The longest only catches mistakes of unit: every second of it
-// is a second that VMs wait for their restart elsewhere.
+// Bounds of a time-out. A restart of vcd (systemd notices its end, waits, starts it; it reads its state and takes its place) must fit
+// well into the shortest. The longest only catches mistakes of unit: every second of it is a second that VMs wait for their restart
+// elsewhere.
 const (
 	MinTimeout = 10 * time.Second
 	MaxTimeout = 10 * time.Minute

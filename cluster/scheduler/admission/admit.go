@@ -23,8 +23,8 @@ func newProblem(s *state.Snapshot, skip ...string) *problem {
 	return &problem{Problem: *placement.NewProblem(s, skip...)}
 }
 
-// admitNew is admit with a bounded search for a better placement, where running VMs may count as more than their estimated
-// need. It refuses VMs that fit only if estimates are right, and its decision says so.
+// admitNew is admit with a bounded search for a better placement, and with the admission margin. It refuses VMs that fit only if
+// estimates are right; its decision says so.
 func (p *problem) admitNew(wanted []state.VM) allocator.Admission {
 	adm := p.admit(wanted)
 	if !adm.Admitted {
@@ -43,7 +43,7 @@ func (p *problem) admitNew(wanted []state.VM) allocator.Admission {
 			return no
 		}
 	}
-	if no.Admitted { // what it found is not what is asked for
+	if no.Admitted { // the allocator's placement exceeds the headroom of a host
 		no = allocator.Admission{Asked: adm.Asked, Summary: "no placement was found that leaves every host the room that it is to keep"}
 	}
 	p.Unavailable, no.NeverFits = t.Unavailable, false
@@ -85,7 +85,7 @@ func better(p *problem, s allocator.Solution) allocator.Solution {
 	}
 	o := allocator.Best(p.Problem.Problem, allocator.Search{Seed: 1, Steps: placeEffort, Stay: true, Rules: p.RulesForNew()})
 	if o.Verdict == allocator.Infeasible {
-		return s // not by what is asked now: a placement is at hand
+		return s // the search allows less than admission did: keep its placement
 	}
 	if o.Verdict < allocator.Feasible || len(o.Solution.Shortfall) > 0 || o.Solution.MinYield <= s.MinYield+1e-6 || p.BreaksRules(o.Solution.Hosts) {
 		s.UpperBound = min(s.UpperBound, max(o.UpperBound, s.MinYield))

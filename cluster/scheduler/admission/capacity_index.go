@@ -33,7 +33,7 @@ type hostCapacity struct {
 	overhead int64           // bytes that a VM costs beyond its own memory
 	minYield float64         // lowest yield of its VMs
 	ruled    bool            // some of its VMs have rules, which a new one may break
-	unfair   bool            // some of its VMs have not the share that they need, or are lost
+	unfair   bool            // the shares of its VMs may have to change, or a VM waits to start again
 	closed   bool
 	inUse    bool            // it has VMs, or expects some
 	reserved state.Resources // the most that the agenda has there at any moment; it may have ended meanwhile
@@ -122,7 +122,8 @@ func capacityOf(s *state.Snapshot, h *state.Host, expected []string) *hostCapaci
 			if vm.Target > 0 {
 				one.declaredExcess.Memory += max(0, g.Memory-vm.CountedMemory(*g))
 			}
-			one.unfair = one.unfair || g.Allocation > g.Need() || g.Need() > g.Allocation*(1+placement.LittleMore) || g.Estimated > 0 // CPU that is left is distributed
+			// An estimate may leave CPU that is to be distributed.
+			one.unfair = one.unfair || g.Allocation > g.Need() || g.Need() > g.Allocation*(1+placement.LittleMore) || g.Estimated > 0
 		}
 		one.unfair = one.unfair || vm.Phase == state.Lost || vm.PreemptedAt > 0 && vm.Phase == state.Stopped
 		return true
@@ -132,10 +133,10 @@ func capacityOf(s *state.Snapshot, h *state.Host, expected []string) *hostCapaci
 	return one
 }
 
-// expect adds VMs that are about to move to the host. A host's version changes when a VM begins to be expected, and when that
-// ends.
+// expect adds VMs that are about to move to the host. The host's version changes when a step that brings a VM begins to prepare, and
+// when it ends.
 func (one *hostCapacity) expect(s *state.Snapshot, h *state.Host, ids []string) {
-	slices.Sort(ids) // sums do not hang on their order
+	slices.Sort(ids) // the sum of floats must not depend on the order
 	for _, id := range ids {
 		vm, _ := s.VM(id)
 		if vm.Host == one.host || vm.MovingTo == one.host || !vm.ConsumesResources() {
@@ -154,13 +155,14 @@ func (one *hostCapacity) expect(s *state.Snapshot, h *state.Host, ids []string) 
 
 // TryFastPath answers a request for a new VC if hosts have all that its VMs need left, beside what every other VM has already.
 // false: they have not, or only a full plan can say. No other place could serve the VC better, and no other VC's share changes:
-// what has come free besides is for Reallocate. Hosts that are shut are passed over (Env.Unavailable is not asked).
+// Reallocate distributes what has come free besides. TryFastPath passes over hosts for which shut is true; it does not read
+// Env.Unavailable.
 //
-// Where needs are estimated it grants no more of a host than would be free if all its VMs needed what they declared, whatever
-// Env.Margin is. It heeds the availability that hosts report, and leaves what the agenda has reserved at any time, though the VC may be
-// gone by then: whether it fits until then only a full plan says.
+// Where needs are estimated it counts the VMs of a host with what they declared, whatever Env.Margin is. It keeps to the availability
+// that hosts report. It leaves free what the agenda has reserved at any time; a full plan lets a VC that ends before
+// the slot begins have that room.
 //
-// Each VM goes where most is left, so that many that come at once start side by side; with the placement pack it goes to a host
+// Each VM goes where most is left, so that many that come at once start side by side. With the placement pack it goes to a host
 // with VMs if one of them takes it, else to the smallest.
 func (r *CapacityIndex) TryFastPath(s *state.Snapshot, vc state.VC, env placement.Env, shut func(host string) bool) (Answer, bool) {
 	r.follow(s)

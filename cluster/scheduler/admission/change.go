@@ -9,9 +9,9 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// Change answers a request to run a VC as another spec has it, as one decision: verb is apply, edit or rollback. restart has the ids of
-// its running VMs that must stop and start again for that. They keep their places, with their CPU and memory, where they can: see
-// mustLeave. If not all of it fits so, all that no disk binds give their places up. It is refused unless all fit once they start again.
+// Change answers a request to run a VC as another spec has it, as one decision; verb is apply, edit or rollback. restart has the ids of
+// its running VMs that must stop and start again. These keep their hosts, with their CPU and memory, but for those that must leave
+// (mustLeave). If not all fit so, all that no disk binds may start elsewhere. Change refuses unless all fit once they start again.
 func Change(s *state.Snapshot, vc state.VC, verb string, restart map[string]bool, env placement.Env) Answer {
 	if vc.Goal != state.GoalRun {
 		return Answer{Plan: &state.Plan{Basis: s.Index(), Verb: pastTense[verb], VC: &vc, VCVersion: vc.ModifyIndex,
@@ -28,8 +28,9 @@ func Change(s *state.Snapshot, vc state.VC, verb string, restart map[string]bool
 	return a
 }
 
-// mustLeave returns those of the VMs that restart which cannot start again where they are: they move, a rule of vc keeps them away, or
-// their host has not the memory that they get beside what is reserved and kept. Where a disk binds one of them, change keeps it there.
+// mustLeave returns those VMs of restart that cannot start again where they are: they move, a rule of vc keeps them from their host, or
+// the host does not have the additional memory that they get. A VM that its disk binds to the host stays there all the same: see
+// change.
 func mustLeave(s *state.Snapshot, vc state.VC, restart map[string]bool, env placement.Env) map[string]bool {
 	leave, grown := map[string]bool{}, map[string]int64{}
 	misplaced, reserved := placement.Misplaced(s, vc), reservedBeside(s, &vc, env)
@@ -87,7 +88,7 @@ func change(s *state.Snapshot, vc state.VC, verb string, restart, leave map[stri
 	if !adm.Admitted {
 		return Answer{Decision: d}
 	}
-	// What holds until they have stopped: they keep their caps and their memory.
+	// Until they have stopped, these VMs keep their caps and their memory.
 	leaving := append(removed, stopping...)
 	p := problemOf(s, vc, env, staying, leaving)
 	now := allocator.Admission{Admitted: true}

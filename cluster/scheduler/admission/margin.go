@@ -28,7 +28,7 @@ func MarginFor(aggressiveness string) forecast.MarginSettings {
 // its host beyond its own.
 type headroom struct {
 	cpu, memory float64
-	// By the estimates alone, and with the margin, before the host's own report bounds it.
+	// unmargined: by the estimates alone. margined: with the margin, before the host's report bounds it.
 	unmarginedCPU, unmarginedMemory float64
 	marginedCPU, marginedMemory     float64
 	// What its VMs with estimated needs need, and what that counts as: cores, bytes.
@@ -121,7 +121,7 @@ func (p *problem) applyMargin(s *state.Snapshot, skip string, env placement.Env,
 		if r.ignored != "" {
 			continue
 		}
-		// What VMs use beyond what they are sure of is not theirs to keep: they make way for others, as everywhere.
+		// A VM may have more than it is sure of. New VMs may take that, as everywhere.
 		cpu := r.availability.Available.CPU + max(0, r.availability.Used.CPU-known[j]) - (owed[j] - known[j])
 		memory := float64(r.availability.Available.Memory - missed[j].Memory)
 		r.byAvailability = cpu < r.cpu || memory < r.memory

@@ -114,7 +114,7 @@ func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env plac
 		}
 		vc.Admitted = false
 		if vc.QueuedAt.IsZero() {
-			vc.QueuedAt = env.Now // one that waits already keeps its turn
+			vc.QueuedAt = env.Now // a VC that waits already keeps its place
 		}
 		return Answer{Decision: d, Queued: true, Plan: &state.Plan{Basis: s.Index(), Verb: "queued", VC: &vc, VCVersion: version,
 			VMs: placement.Changed(s, withoutOrders(s, vc, env)), Text: "queued: " + d.Summary}}
@@ -124,7 +124,7 @@ func place(s *state.Snapshot, vc state.VC, version uint64, verb string, env plac
 	plan := planOf(s, p, adm.Solution, vc, placement.VMsToRemove(s, vc))
 	plan.Verb, plan.VCVersion, plan.Text = pastTense[verb], version, d.Summary
 	if plan.Occurrence = claimed.ID; claimed.ID != "" && claimed.State == state.RunningNow {
-		plan.Occurrence = "" // it is its run already
+		plan.Occurrence = "" // the VC is already its run
 	}
 	return Answer{Decision: d, Plan: plan}
 }
@@ -150,8 +150,8 @@ func planOf(s *state.Snapshot, p *problem, sol allocator.Solution, vc state.VC, 
 	return &state.Plan{Basis: s.Index(), VC: &vc, VMs: placement.Changed(s, vms), Allocations: allocs, AffectedHosts: placement.SortedNames(affected)}
 }
 
-// withoutOrders returns the VMs of vc that were stopped alone as they are once a start of their VC waits: they start with it, and their
-// hosts keep no memory for them. None, unless env says that they start.
+// withoutOrders returns the VMs of vc that were stopped alone, for a VC whose start has to wait. They will start with the VC, so their
+// hosts keep no memory for them. It returns none unless env.StartStopped.
 func withoutOrders(s *state.Snapshot, vc state.VC, env placement.Env) (vms []state.VM) {
 	for _, vm := range s.VMsOf(vc.ID) {
 		if env.StartStopped && vm.Order.StoppedBy != "" && vm.Goal == state.GoalStop {

@@ -13,7 +13,8 @@ import (
 func Queue(s *state.Snapshot) []state.VC {
 	var waiting []state.VC
 	for _, vc := range s.VCs() {
-		if vc.Goal == state.GoalRun && !vc.Admitted && !slices.ContainsFunc(s.VMsOf(vc.ID), func(vm state.VM) bool { return vm.ConsumesResources() }) { // one that was preempted is gone first
+		// The VMs of a VC that was preempted must have stopped first.
+		if vc.Goal == state.GoalRun && !vc.Admitted && !slices.ContainsFunc(s.VMsOf(vc.ID), func(vm state.VM) bool { return vm.ConsumesResources() }) {
 			tenant, _ := state.SplitName(vc.Name)
 			if t, _ := s.Tenant(tenant); t.Suspended {
 				continue
@@ -25,9 +26,9 @@ func Queue(s *state.Snapshot) []state.VC {
 	return waiting
 }
 
-// Fitting returns the ids of the VCs in the queue that fit now, each beside those before it: by priority, then age. A later VC
-// that fits does not wait for an earlier one that does not. Whether a VC fits whose disks lie on hosts is not known: it is in
-// the list, and Admit decides on it.
+// Fitting returns the ids of the VCs in the queue that fit now, each beside those before it: by priority, then age. A later VC that
+// fits does not wait for an earlier one that does not. VCs whose disks bind them to hosts are in the list whether they fit or not:
+// Admit decides on them.
 func Fitting(s *state.Snapshot, env placement.Env) []string {
 	queue := Queue(s)
 	if len(queue) == 0 {

@@ -16,9 +16,10 @@ func recordRun(s *state.Snapshot, a Answer) Answer {
 	return a
 }
 
-// admitBeside is admitNew beside the agenda. A run of a job that its owner signed off starts in its slot, on the hosts of its witness
-// where they have room still. If the admission margin leaves it no room anywhere, and it asks for no more than was signed off, it starts
-// on its witness without the margin: the agenda kept those hosts by the estimates. All others get what is not reserved in the time that they may run for.
+// admitBeside is admitNew beside the agenda. A run of a signed-off job starts in its slot, on the hosts of its witness if they still
+// have room, else on any. If the admission margin leaves it no room, and it asks for no more than was signed off, it starts on its
+// witness without the margin: the agenda kept those hosts by the estimates. Any other VC gets what is not reserved in the time for
+// which it may run.
 func (p *problem) admitBeside(s *state.Snapshot, vc *state.VC, wanted []state.VM, env placement.Env) (allocator.Admission, state.Occurrence) {
 	if !s.HasAgenda() {
 		return p.admitUnreserved(nil, env.KeptForHead(s, vc), wanted), state.Occurrence{}
@@ -51,7 +52,7 @@ func (p *problem) admitBeside(s *state.Snapshot, vc *state.VC, wanted []state.VM
 	return adm, occurrence
 }
 
-// reservedBeside is what admitBeside leaves of each host for others than a VC.
+// reservedBeside is the room of each host that admitBeside keeps from a VC.
 func reservedBeside(s *state.Snapshot, vc *state.VC, env placement.Env) map[string]state.Resources {
 	occurrence, claimed := placement.Claim(s, vc, env.Now)
 	if claimed {
@@ -76,7 +77,7 @@ func (p *problem) admitUnreserved(reserved, kept map[string]state.Resources, wan
 		return adm
 	}
 	p.Unavailable = q.Unavailable
-	adm.NeverFits = false // what is reserved ends
+	adm.NeverFits = false // it may fit once the reservations end
 	if len(reserved) > 0 {
 		adm.Summary += "; " + placement.ReservedText(reserved)
 	}

@@ -11,9 +11,9 @@ import (
 )
 
 // Restart plans the start of VMs that were lost with their host, or preempted: of the first VC, by priority, then age, some of
-// whose VMs fit. Restartable VMs start wherever they fit, the others on their own host once it is back. Where none fits, the
-// plan records why, if that is news. It is nil if there is nothing to do. VMs that could not restart where they ran are lost ones
-// that may start anywhere.
+// whose VMs fit. Restartable VMs start wherever they fit, the others on their own host once it is back. A VM that could not be
+// restarted on its host counts as lost, and may start anywhere. If none fits, the plan records why, if that is news. The plan is
+// nil if there is nothing to do.
 //
 // Restart needs no proof of its own: a VM is lost only once it is proved that no host runs it. VCs whose ids are in refused are left out.
 func Restart(s *state.Snapshot, env placement.Env, refused ...string) *state.Plan {

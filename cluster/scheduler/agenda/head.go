@@ -11,10 +11,9 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// First returns the earliest time at which the first VC of the queue that has no hosts now has some, as VCs that say how long they run
-// end, beside the agenda; nil if no VC waits, or none of the ends that are known makes room for it. It asks for the yields of VCs, for
-// memory, and of affinity for spread. VCs that ask for more than it knows of, and those for which even empty hosts have no room, are left
-// out: others get theirs.
+// First returns when, and on which hosts, the first VC of the queue without room gets it: at the earliest known end of VCs that run,
+// beside the agenda. It returns nil if no VC waits, or no known end makes room. It counts minimum yields, memory and the rule spread.
+// VCs that ask for more than these, or that do not fit on empty hosts, are left out: the next one counts.
 func First(s *state.Snapshot, queue []state.VC, env placement.Env) (*placement.Head, error) {
 	if len(queue) == 0 {
 		return nil, nil
@@ -55,12 +54,13 @@ func First(s *state.Snapshot, queue []state.VC, env placement.Env) (*placement.H
 				return x.head(vc, ends[k], hosts), nil
 			}
 		}
-		return nil, nil // it is the first, and its time is not known
+		return nil, nil // it is the first VC, and no known end makes room for it
 	}
 	return nil, nil
 }
 
-// nextEnd is the one of n ends that is tried after the k-th. Of many only some are tried; the last one, from which on most is free, always is.
+// nextEnd returns which of n ends is tried after the k-th; n: none. If there are many it skips some, but never the last, when most is
+// free.
 func nextEnd(k, n int) int {
 	if k == n-1 {
 		return n

@@ -38,8 +38,8 @@ func Plan(s *state.Snapshot, now time.Time, unavailable map[string]string) (stat
 	return x.out, err
 }
 
-// inTurn are the new occurrences of one evaluation, by start: maxPlaced of those that need hosts, of each job as many as of the others
-// as far as it has them, and all that are left out.
+// inTurn returns the new occurrences that one evaluation places: maxPlaced of those that need hosts, shared evenly among jobs, by
+// start; and all that are left out.
 func inTurn(wanted []state.Occurrence) []state.Occurrence {
 	var need, out []state.Occurrence
 	nth, turn := map[string]int{}, map[string]int{} // of a job so far; of an occurrence among those of its job
@@ -67,13 +67,14 @@ type planner struct {
 	unavailable map[string]string
 	out         state.AgendaPut
 	jobs        map[string]state.PeriodicJob // signed off
-	// credible: the end of a VC that does not start, or runs on for longer than overdue, is not known. Else it is always still to come.
+	// credible: if a VC has not started, or has run longer than planned, for more than overdue, its end is not known. Without credible
+	// its end always lies ahead.
 	credible bool
 
 	agenda *reservation.Agenda
 	step   time.Duration // of the agenda
 	origin time.Time     // of its first step
-	steps  int           // as far as slots begin; the last one stands for all the time from it on
+	steps  int           // up to the last in which slots begin; the last one stands for all later time
 	hosts  map[string]int
 	names  []string
 	over   []int64 // [host]: memory that a VM costs beyond its own
@@ -108,8 +109,8 @@ func (x *planner) suspended(job string) bool {
 	return !ok || t.Suspended
 }
 
-// apart leaves out the occurrences of a job, by time, that begin before the slot of another one ends: of the one before, or of one that is
-// in the agenda. At no time is more reserved for a job than its contract says.
+// apart leaves out occurrences that overlap another slot of the job: that of the one before, or one in the agenda. So no more is ever
+// reserved for a job than its contract says. all is in order of time.
 func apart(all, there []state.Occurrence) (out []state.Occurrence) {
 	there = slices.DeleteFunc(there, func(o state.Occurrence) bool { return o.State.Over() })
 	var end time.Time
@@ -183,8 +184,8 @@ func Occurrences(job *state.PeriodicJob, from, to time.Time) (out []state.Occurr
 	return out, nil
 }
 
-// endPast ends occurrences whose run did not arrive in time, and those that run of which there is no run, and drops those of tenants
-// that are suspended; as many as one command takes.
+// endPast ends occurrences whose run did not arrive in time, and running ones that no run carries out. It drops those of suspended
+// tenants. It changes as many as one command takes.
 func (x *planner) endPast() {
 	for _, o := range x.s.Agenda() {
 		if len(x.out.Occurrences)+len(x.out.Drop) >= maxPut {
@@ -295,8 +296,8 @@ func slot(name string, from, n, count int, need func(k int) (cores, memory float
 	return s
 }
 
-// slots are those of an occurrence, one of each group. What one needs after the agenda counts in the last step: all slots that reach so far
-// overlap there. ok is false if it begins after the agenda, or is over.
+// slots are those of an occurrence, one for each group. Needs beyond the agenda count in its last step, where all slots that reach so
+// far overlap. ok is false if the occurrence begins after the agenda, or is over.
 func (x *planner) slots(o *state.Occurrence) (out []reservation.Slot, ok bool) {
 	job := x.jobs[o.Job]
 	c := &job.SignOff
@@ -308,7 +309,7 @@ func (x *planner) slots(o *state.Occurrence) (out []reservation.Slot, ok bool) {
 	overhead := slices.Max(x.over)
 	for _, g := range c.Groups {
 		need := placement.SlotNeed(c, g)
-		at := func(k int) (cores, memory float64) { // of a step of the agenda, which may begin within one of the slot
+		at := func(k int) (cores, memory float64) { // k is a step of the agenda; it may begin within a step of the slot
 			begin := x.origin.Add(time.Duration(from+k) * x.step)
 			first := int(begin.Sub(o.Start) / (time.Duration(c.Step) * time.Second))
 			last := int((begin.Add(x.step).Sub(o.Start) - 1) / (time.Duration(c.Step) * time.Second))
@@ -363,8 +364,8 @@ func (x *planner) keep() {
 	}
 }
 
-// retryOrder is the order in which occurrences are tried again at a time: those that just lost their hosts, then those that have none.
-// Of the latter the first half of those that are tried begin next; the others have their turns, minute by minute.
+// retryOrder is the order in which hosts are looked for again: first for occurrences that just lost theirs, then for those that have
+// none. Of maxRetries of the latter, half begin soonest; the other half are taken in turn, minute by minute.
 func retryOrder(again []state.Occurrence, now time.Time) []state.Occurrence {
 	var lost, none []state.Occurrence
 	for _, o := range again {

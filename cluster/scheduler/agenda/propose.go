@@ -146,7 +146,7 @@ func (p *Proposal) need(runs []state.Run, ask Ask, others iter.Seq[[]state.Run])
 	}
 }
 
-// flatten gives a contract of a length such steps, or longer ones for long runs, without needs.
+// flatten sets the steps of a contract to a length, all without needs. Long runs get longer steps than step: at most MaxRunSteps.
 func flatten(c *state.SignOff, length, step time.Duration) {
 	steps := max(1, int((length+step-1)/step))
 	c.Step = int64(step / time.Second)
@@ -165,8 +165,8 @@ func inSteps(c *state.SignOff, step time.Duration) {
 	}
 }
 
-// peak is the most that a skyline has from a minute on and before another one; each of its values is that of so many minutes. All three may
-// be seconds, too.
+// peak is the highest value of a skyline from minute from to before minute to. Each value is that of per minutes. All three may be in
+// seconds instead.
 func peak(skyline []float64, from, to, per int) (out float64) {
 	for i := from / per; i <= (to-1)/per && i < len(skyline); i++ {
 		out = max(out, skyline[i])
@@ -174,8 +174,8 @@ func peak(skyline []float64, from, to, per int) (out float64) {
 	return out
 }
 
-// learn fits a skyline to the last runs whose use is known, for a contract of such steps, in values of so many minutes: the highest of
-// these minutes.
+// learn fits a skyline to the last runs whose use is known, for a contract with such steps. Each value is the highest use of per
+// minutes.
 func learn(runs []state.Run, miss float64, step time.Duration, others iter.Seq[[]state.Run]) (m periodic.Model, per int, err error) {
 	if miss == 0 {
 		miss = defaultMiss
@@ -353,7 +353,8 @@ func Override(c state.SignOff, ask Ask) (state.SignOff, error) {
 	return c, nil
 }
 
-// Keeps is what each slot of a contract keeps from all who are not its run: for all its VMs together at most, and in all, core-seconds.
+// Keeps is what each slot of a contract keeps from all others: at most at one time for all its VMs, in all in core-seconds, and for how
+// long.
 func Keeps(c *state.SignOff) (highest state.Resources, coreSeconds float64, slot time.Duration) {
 	slot = time.Duration(c.Lateness)*time.Second + c.Length()
 	var sum []float64
@@ -372,8 +373,8 @@ func Keeps(c *state.SignOff) (highest state.Resources, coreSeconds float64, slot
 	return highest, coreSeconds, slot
 }
 
-// LeftOut returns the dates without a run: those that a contract leaves out so far, and those to be skipped besides, less those to be kept and
-// those that are over, because any run of them would have been due before now.
+// LeftOut returns the dates without a run: those of the contract and those of skip, without those of keep. Dates are dropped once all
+// their runs would have been due.
 func LeftOut(c state.SignOff, skip, keep []string, now time.Time) ([]string, error) {
 	_, zone, err := recurrenceOf(c.Recurrence)
 	if err != nil {

@@ -148,8 +148,8 @@ type begun struct {
 	unavailable map[string]string // at that time
 }
 
-// firstHead finds the head before a round does. While hosts have yet to report, those may come back, or be dead: of the heads without them
-// and with them the one of the VC that comes first in the queue counts, until more is known.
+// firstHead finds the head before a round does. Hosts that have yet to report may come back, or be dead. So it finds a head with and
+// one without them, and takes the one whose VC comes first in the queue, until all have reported.
 func (r *Runner) firstHead() {
 	s, now := r.o.Snapshot(), r.o.Now().UTC()
 	if meta, ok := s.Meta(); !ok || meta.RecoveryFreeze.On() || !s.KeepsRuns() {
@@ -201,8 +201,8 @@ func (r *Runner) keepHead(s *state.Snapshot, now time.Time) error {
 	return err
 }
 
-// propose puts what was planned into the log, once it is sure that nothing is planned at the same time. Hosts are looked for before, so
-// that requests do not wait for that.
+// propose puts a plan of the agenda into the log, while no other plan is made or in flight. The hosts were found before, so that
+// requests do not wait for that search.
 func (r *Runner) propose(ctx context.Context, put state.AgendaPut, now time.Time) error {
 	done, err := r.o.Turn(ctx)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 // charge is what a VM takes of a host's memory, and what it may take back by itself beyond that, bytes.
 type charge struct{ memory, deficit int64 }
 
-// running are the VMs that run, by groups and hosts: those of VCs of which it is not known how long they run, and those that end within
-// the horizon, with what hosts keep for what these may take back. A VM that moves, or is about to, is on both hosts.
+// running returns the VMs that run, by groups and hosts. residents are those of which the end is not known. passing are those that end
+// within the horizon, with what hosts keep for what they may take back. A VM that moves, or is about to, is on both hosts.
 func (x *planner) running() (residents []migration.Group, passing []*reservation.Accepted) {
 	coming := x.s.Preparing()
 	reserves := make([]passingReserve, len(x.names))
@@ -72,8 +72,8 @@ func (x *planner) running() (residents []migration.Group, passing []*reservation
 	return residents, passing
 }
 
-// passingReserve is what a host keeps for what its VMs may take back by themselves, beyond what it keeps for those that stay: a reserve is
-// no sum, so that what it falls by as VMs end follows from all of them.
+// passingReserve is what a host keeps because VMs that end may take memory back, beyond what it keeps for those that stay. A reserve is
+// no sum: what it falls by when one VM ends depends on all of them.
 type passingReserve struct {
 	stay allocator.Reserve[int64]
 	ends []passingDeficit

@@ -7,8 +7,8 @@ import (
 	"evenkeel/cluster/state"
 )
 
-// stepFor is the step of a contract with a recurrence: fine if it comes again within minApart, by its first few hundred times. One that
-// cannot be read has none of its own.
+// stepFor is the step of a contract with a recurrence: fineStep if two of its first few hundred times are less than minApart apart,
+// else step. A recurrence that cannot be read gets step.
 func stepFor(recurrence string) time.Duration {
 	r, zone, err := recurrenceOf(recurrence)
 	if err != nil {
@@ -27,8 +27,8 @@ func stepFor(recurrence string) time.Duration {
 	return step
 }
 
-// firstFew are the first maxFits or more of what comes from a time on, as between finds them before another time; all of the next year if
-// they are fewer. A rule that comes often is not searched for a year.
+// firstFew returns at least the first maxFits items from a time on, or those of the next year if they are fewer. between finds the
+// items before a time. It is asked for longer and longer times: a rule that comes often is not searched for a year.
 func firstFew[T any](from time.Time, between func(to time.Time) ([]T, error)) (all []T, err error) {
 	for _, days := range []int{2, 30, 366} {
 		if all, err = between(from.AddDate(0, 0, days)); err != nil || len(all) >= maxFits {
@@ -59,8 +59,8 @@ func (x *planner) setStep() {
 	}
 }
 
-// apart is the text of the slots of a group of a job that have steps finer than the agenda's: several may lie in one of its steps. The slots
-// of a job never overlap in time.
+// apart returns the text by which the agenda knows that slots never overlap (Request.Apart): those of one group of a job whose steps
+// are finer than the agenda's. "": the steps are not finer.
 func (x *planner) apart(c *state.SignOff, job, group string) string {
 	if x.step <= stepOf(c) {
 		return ""

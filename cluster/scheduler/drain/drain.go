@@ -256,8 +256,8 @@ func (x *drainer) plans() []state.MovePlan {
 	})
 }
 
-// spent returns what the plans of this drain sent, and sent with what moves may have sent, or may yet send, whose sources have
-// not reported. soon: the report of a source may come any moment.
+// spent returns what the plans of this drain sent (moved), and that with what moves may have sent, or may yet send, whose sources have
+// not reported (sent). soon: such a report may come any moment.
 func (x *drainer) spent(plans []state.MovePlan) (moved, sent int64, soon bool) {
 	for _, p := range plans {
 		moved += p.BytesMoved
@@ -269,8 +269,8 @@ func (x *drainer) spent(plans []state.MovePlan) (moved, sent int64, soon bool) {
 	return moved, moved + sent, soon
 }
 
-// silent names another host that does not report, and that might take VMs once it does. For a host that is silent for a moment
-// no drain is given up and no VM is shut down. The drain waits for it as long as it would for the host that is drained.
+// silent names another host that does not report now, and might take VMs once it does. While there is one, no drain is given up and no
+// VM is shut down, for up to maxUnavailable after the drain began or its last plan ended.
 func (x *drainer) silent() string {
 	if !x.env.Now.Before(x.d.Since.Add(maxUnavailable)) && !x.env.Now.Before(x.plan.EndedAt.Add(maxUnavailable)) {
 		return ""

@@ -39,7 +39,7 @@ type Runner struct {
 
 	// Of Run's goroutine alone, by host.
 	unavailable map[string]time.Time // since when
-	vain        map[string]time.Time // the interval after this moves are planned again that were planned in vain
+	vain        map[string]time.Time // interval after this, moves that were planned in vain may be planned again
 
 	mu    sync.Mutex                 // protects stuck
 	stuck map[string][]moves.Blocker // by host: that were found last
@@ -97,7 +97,7 @@ func (r *Runner) Run(ctx context.Context) {
 	}
 }
 
-// round takes the next step for every host with a  some: there are such hosts that are not empty.
+// round takes the next step for every host whose drain is not done. some: there are such hosts.
 func (r *Runner) round(ctx context.Context) (some bool, err error) {
 	var hosts []string
 	s := r.o.Snapshot()
@@ -176,7 +176,7 @@ func (r *Runner) host(ctx context.Context, name string) error {
 		r.Found(name, step.Blockers)
 	}
 	if errors.Is(err, state.ErrConflict) {
-		return nil // the state moved on, and that wakes us
+		return nil // the state has changed since, which wakes the loop
 	}
 	return err
 }

@@ -35,9 +35,8 @@ func whyUnavailable(h *state.Host, r HostReport, reported bool, last renewal, le
 	return ""
 }
 
-// A new leader does not know what a host runs, and which VMs it could take, until that host's agent has reported to it. Until
-// all have, or a lease has passed in which a host that lives reports, it plans nothing that needs a target, and refuses nothing
-// for want of one.
+// A new leader does not know what a host runs, nor which VMs it could take, until the host's agent has reported to it. Until all agents
+// have, or until a lease has passed, the leader plans nothing that needs a target, and refuses nothing for lack of one.
 
 // owesReport says whether a leader must not plan without a host that has not reported to it. A lost host has a proof instead,
 // and one that is cordoned without a drain and without VMs is neither source nor target.

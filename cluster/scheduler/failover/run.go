@@ -290,9 +290,9 @@ func (r *Runner) hostFailed(ctx context.Context, b state.HostLost) error {
 	return err
 }
 
-// RecordLoss records the loss of a host. From the last check of the proof until it is in the log the host is granted nothing:
-// the proof does not cover what it would start then. A proof of a term that is over counts for nothing: the power that a fence
-// device turned off may be on again since.
+// RecordLoss records the loss of a host. From the last check of the proof until the loss is in the log, the host is granted nothing:
+// the proof does not cover what it would start then. A proof from an earlier term counts for nothing: a host that a fence device turned
+// off may be on again.
 func (r *Runner) RecordLoss(ctx context.Context, b state.HostLost) error {
 	if err := r.beginLoss(b); err != nil {
 		return err

@@ -49,7 +49,7 @@ type Execution struct {
 	// SyncedUpTo returns the log index up to which a host has put in force all that takes something from a VM. A VM that does
 	// not have its additional share yet delays no move.
 	SyncedUpTo func(host string) uint64
-	// Synced is the log index up to which a host has put in force all of it.
+	// Synced returns the log index up to which a host has put all of its desired state in force.
 	Synced func(host string) uint64
 	// UnavailableFor is how long a host is among those that are out.
 	UnavailableFor func(host string) time.Duration
@@ -241,14 +241,13 @@ func (r *planRun) conclude(actions []Action) []Action {
 		next.State, r.changed = state.MovesDone, true
 	}
 	if r.changed {
-		return []Action{{Put: &state.MovePlanPut{Plan: next, Version: r.p.ModifyIndex}}} // what may be opened is, at the next look
+		return []Action{{Put: &state.MovePlanPut{Plan: next, Version: r.p.ModifyIndex}}} // the next evaluation opens what may be opened
 	}
 	return actions
 }
 
-// awaitsReports says whether reports are missing of moves that ended a moment ago: a source has not reported yet what it sent,
-// or a host has not put in force what was decided about the move since. With them a caller that waits for the plan sees its
-// figures, and the new shares.
+// awaitsReports says whether reports are missing of moves that have just ended: a source has not reported what it sent, or a host has
+// not put in force what followed from the move. With those reports a caller that waits for the plan sees all bytes and the new shares.
 func (x *executor) awaitsReports(p state.MovePlan) bool {
 	for _, m := range x.s.MigrationsOf(p.ID) {
 		if m.State == state.MigrationRunning || x.in.Now.Sub(m.EndedAt) >= ReportWait {
@@ -383,8 +382,8 @@ func (x *executor) charge(h state.Host, vm state.VM) capacity.Charge {
 	return vm.ChargeOn(h, g)
 }
 
-// hasRoom says whether the target has the memory for a VM that is about to move. why: it has not, and nothing is under way that
-// will change that.
+// hasRoom says whether the target has the memory for a VM that is about to move. why: it does not, and nothing under way will free it.
+// more: other moves of the plan are under way.
 func (x *executor) hasRoom(step *state.MoveStep, more bool) (fits bool, why string) {
 	vm, _ := x.s.VM(step.VM)
 	if x.memoryLeft(step.To, vm) >= 0 {
@@ -396,7 +395,7 @@ func (x *executor) hasRoom(step *state.MoveStep, more bool) (fits bool, why stri
 	return false, fmt.Sprintf("host %s has not the %d MiB of memory any more", step.To, vm.ChargedMemory>>20)
 }
 
-// leaves says whether some VM of the host is leaving it.
+// leaves says whether some VM of the host is stopping.
 func (x *executor) leaves(host string) bool {
 	found := false
 	x.s.EachVMOn(host, func(vm *state.VM) bool {
@@ -406,8 +405,8 @@ func (x *executor) leaves(host string) bool {
 	return found
 }
 
-// tooLong says whether a step has prepared for longer than it may, counted from when what it waits for could begin: a share
-// does not change while a VM of its group moves.
+// tooLong says whether a step has prepared for longer than prepareFor. Time counts only after the last move that it may have waited
+// for: a share does not change while a VM of its group moves.
 func (x *executor) tooLong(p state.MovePlan, i int) bool {
 	step := &p.Steps[i]
 	if x.in.Now.Sub(step.At) <= prepareFor || len(x.in.Awaited) > 0 { // what a host has put in force is in its report

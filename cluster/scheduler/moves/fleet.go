@@ -271,7 +271,7 @@ func (f *builder) add(vc state.VC, g state.Group, vms []state.VM, floor float64)
 	}
 	need := f.margin.CPU(&vc, g)
 	if need > g.Need() {
-		floor = min(floor, g.Allocation/need) // what it has is enough
+		floor = min(floor, g.Allocation/need) // a VM need not get more than it has
 	}
 	ref := fleetGroup{vc: vc, group: g, vms: vms, copy: f.o.CopyStorage && f.local(g)}
 	q := migration.Group{Cluster: vc.Name, Name: g.Name, Count: len(vms), CPU: need, Memory: float64(memory + f.overhead), MinYield: floor,
@@ -296,10 +296,10 @@ func (f *builder) add(vc state.VC, g state.Group, vms []state.VM, floor float64)
 		}
 		c := counts.ChargeOn(f.hosts[at], g)
 		f.Hosts[at].Memory -= float64(c.Memory - (memory + f.overhead))
-		q.Reclaimable = max(q.Reclaimable, float64(c.Deficit)) // beyond what it counts as: the two together are no less than what it has and takes back
+		q.Reclaimable = max(q.Reclaimable, float64(c.Deficit)) // with q.Memory, at least what each VM has and may take back
 		if from, ok := f.index[vm.Host]; ok && from != at {
 			c := counts.ChargeOn(f.hosts[from], g)
-			c.CPU = 0 // the plan gives each VM its share where it comes to be
+			c.CPU = 0 // it gets its share at its target
 			f.take(from, c)
 		}
 		q.Bytes[k] = float64(moveBytes(g, vm, f.see.Use[vm.ID], f.diskBytes(ref), float64(f.set.Link())))
@@ -381,7 +381,7 @@ func (f *Fleet) KeepFree(at int, bytes float64) bool {
 		}
 	}
 	free = max(0, free-reserve.Bytes())
-	h.Cordoned = h.Unavailable != "" // the bytes are no VM that comes
+	h.Cordoned = h.Unavailable != "" // the group that stands for the bytes must fit on a cordoned host, too
 	if f.Rules == nil {
 		f.Rules = &allocator.Rules{ByCluster: true, Labels: make([]map[string]string, len(f.groups)), Affinity: make([]*allocator.Affinity, len(f.groups))}
 	}
@@ -437,8 +437,8 @@ func (f *Fleet) setRules(see Observation) {
 	}
 }
 
-// barred returns the hosts to which VMs of a group cannot move from where they are. Rules hold for groups: a VM that cannot go
-// where others of its group run stays where it is. of are the classes of all hosts.
+// barred returns the hosts to which VMs of a group cannot move from where they are. Rules are for whole groups, so a VM that cannot go
+// to a host of others of its group is pinned where it is. of are the classes of all hosts.
 func (f *Fleet) barred(i int, see Observation, of hostClasses) []string {
 	g := f.groups[i].group
 	home, from := map[string]bool{}, map[int]bool{}
@@ -486,8 +486,8 @@ func (f *Fleet) barred(i int, see Observation, of hostClasses) []string {
 	return placement.SortedNames(set)
 }
 
-// hostClasses are the hosts among which no difference is known that matters to a VM: to compare each VM's host with each other one
-// took longer than all else where there are many.
+// hostClasses group hosts that do not differ in what matters to a VM, as far as is known. With many hosts, comparing all pairs of them
+// took longer than all else.
 type hostClasses struct {
 	class map[string]int // by host; hosts of which nothing is known have none
 	one   []string       // a host of each class

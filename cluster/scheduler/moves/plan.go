@@ -77,9 +77,8 @@ func allot(steps []state.MoveStep, budget int64) {
 	}
 }
 
-// Replanned returns a plan some moves of which did not happen, with moves that take their place: moves that have yet to begin
-// are left out, and others that help are added, within what is left of the budget. instead is the plan for that. If it has no
-// steps nothing else helps, and its reason says why.
+// Replanned returns a plan some moves of which did not happen, with other moves in their place. Moves that have yet to begin are
+// skipped; those of instead are added. If instead has no steps nothing else helps, and its reason says why.
 func Replanned(old state.MovePlan, instead state.MovePlan, why string) state.MovePlan {
 	out := old
 	out.Tries++
@@ -119,7 +118,7 @@ func Left(s *state.Snapshot, p state.MovePlan) int64 {
 	return max(0, left)
 }
 
-// Unreported is what a migration may have sent, or may yet send, beyond what its plan's sum has, bytes.
+// Unreported is what a migration may have sent, or may yet send, in bytes, that its plan's BytesMoved does not count yet.
 func Unreported(m state.Migration) int64 {
 	switch {
 	case m.State == state.MigrationRunning:

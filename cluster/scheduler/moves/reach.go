@@ -55,8 +55,8 @@ func (n MissingRoute) String() string {
 	return fmt.Sprintf("%s: %s (see %s)", text, causeOn(n.Why, n.From...), Docs)
 }
 
-// Sum joins the obstacles of the same cause: first the hosts that do not reach one other, or none, and then the hosts that all
-// of these do not reach.
+// Sum joins obstacles of the same cause: first the hosts that do not reach a given host, or reach none; then the hosts that all of them
+// do not reach.
 func (w Routes) Sum() (out []MissingRoute) {
 	type key struct {
 		to  string

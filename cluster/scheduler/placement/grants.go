@@ -2,14 +2,14 @@ package placement
 
 import "evenkeel/cluster/state"
 
-// HonorGrants keeps for runs of periodic jobs what they were granted and have, for decisions on others. NewProblem leaves grants out:
-// what starts by right (a run in its slot, VMs that lost their host) takes their CPU.
+// HonorGrants raises minimum yields to what runs of periodic jobs were granted and have, for decisions on other VCs. NewProblem leaves
+// grants out: what has a right to start (a run in its slot, VMs that lost their host) may take that CPU.
 func (p *Problem) HonorGrants() {
 	p.raiseToGrants(func(ref *GroupRef) float64 { return min(ref.Granted, ref.Group.Yield()) })
 }
 
-// raiseToGrants raises the minimum yields of VCs that were granted one, but for those on a host that could not keep all minimum yields then.
-// The groups of a VC have one minimum yield: see allocator.Problem.
+// raiseToGrants raises the minimum yields of VCs with a grant. It leaves out a VC if a host could not keep all minimum yields then. All
+// groups of a VC have one minimum yield: see allocator.Problem.
 func (p *Problem) raiseToGrants(granted func(*GroupRef) float64) {
 	var floors []float64 // [host]
 	done := map[string]bool{}
@@ -66,7 +66,8 @@ func (p *Problem) floors() []float64 {
 	return out
 }
 
-// FreeOfMinYields is the CPU of each host, by name, that minimum yields leave, what was granted left out. Below 0: they take more than there is.
+// FreeOfMinYields is the CPU of each host, by name, that minimum yields leave. Grants do not count. Below 0: minimum yields exceed the
+// host.
 func FreeOfMinYields(s *state.Snapshot) map[string]float64 {
 	p := NewProblem(s)
 	floors := p.floors()

@@ -15,7 +15,8 @@ type Head struct {
 	Ends  []string                   // ids of the VCs that run there and are to have ended by then
 }
 
-// WaitingHead is Head as long as its VC waits, and until two evaluations after its time: by then it would have been found again.
+// WaitingHead is Head while its VC waits, and for two evaluations after its time: a head that still counts has been found again by
+// then.
 func (e *Env) WaitingHead(s *state.Snapshot) *Head {
 	if e.Head == nil || e.Now.After(e.Head.At.Add(2*max(e.Period, time.Minute))) {
 		return nil
@@ -26,8 +27,8 @@ func (e *Env) WaitingHead(s *state.Snapshot) *Head {
 	return e.Head
 }
 
-// KeptForHead is what is kept of each host for the first VC of the queue, and a VC that starts now must leave. nil: nothing, as the VC is gone
-// before that, is that one, or comes before it by priority or age.
+// KeptForHead is what is kept of each host for the first VC of the queue, which vc must leave if it starts now. nil: vc need leave
+// nothing, because it ends before the head's time, is the head itself, or comes before it by priority or age.
 func (e *Env) KeptForHead(s *state.Snapshot, vc *state.VC) map[string]state.Resources {
 	h := e.WaitingHead(s)
 	if h == nil || vc.ID == h.VC || !e.Now.Add(StaysFor(vc)).After(h.At) {

@@ -54,8 +54,8 @@ func (r *GroupRef) Members() []state.VM { return r.VMs[:r.real] }
 // NewProblem has every VM that is to run and takes CPU and memory, at its place. skip are the ids of VCs that the caller adds in
 // their new form, with all VMs of them that stop: see ChargeStopping.
 //
-// Hosts offer what they may use, less what stopping VMs still take, less the memory of those that were stopped alone, less memory
-// charged beyond the targets, less the reserve for VMs that grow back.
+// Hosts offer what VMs of the cluster may use (Host.Usable), less what stopping VMs still take, less the memory of those that were
+// stopped alone, less memory charged beyond the targets. SubtractReserves subtracts the reserves later.
 //
 // A VM that moves is charged to both hosts, and its whole group keeps its share: a cap cannot be changed meanwhile, and VMs of
 // a group have equal ones. A VM that is about to move is charged to both hosts, too, but may be given another share first.
@@ -233,7 +233,7 @@ func (p *Problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64,
 		ag.Hosts[i] = at
 		c := vm.ChargeOn(p.Rows[at], g)
 		if vm.Phase == state.Stopping {
-			c = vm.Start(g).ChargeOn(p.Rows[at], g) // with the memory that it starts again with, which its row in the plan has
+			c = vm.Start(g).ChargeOn(p.Rows[at], g) // with the memory with which it starts again, as its row in the plan has it
 		}
 		p.Hosts[at].Memory -= float64(c.Memory - (g.Memory + p.overhead))
 		if vm.ConsumesResources() {
@@ -245,8 +245,8 @@ func (p *Problem) add(vc state.VC, g state.Group, vms []state.VM, floor float64,
 	p.Refs = append(p.Refs, GroupRef{VC: vc, Group: g, VMs: vms, real: real})
 }
 
-// keepShare handles a VM that moves, or stops to start again, and whose group may be given another share: the VM keeps its share
-// until it has arrived, or has stopped. It returns the yield below which the group's share would be less than that.
+// keepShare keeps the share of a VM that moves, or stops to start again, while its group may get another one: until it has arrived or
+// stopped. It returns the yield that the group must have for that. What the VM has beyond its need, keepShare subtracts from its hosts.
 func (p *Problem) keepShare(vm state.VM, g state.Group) float64 {
 	need := g.Need()
 	if vm.Frozen <= need {
@@ -263,8 +263,8 @@ func (p *Problem) keepShare(vm state.VM, g state.Group) float64 {
 	return 1
 }
 
-// minYieldOf is the minimum yield of a group that is to run: that of the least share, but no more than it has if its host has
-// nothing left to give.
+// minYieldOf is the lowest minimum yield of a group that is to run: that of the smallest share, or the group's present yield if that is
+// lower.
 func minYieldOf(g state.Group) float64 {
 	y := min(1, capacity.MinCPU/g.Need())
 	if g.Allocation > 0 {
@@ -273,8 +273,7 @@ func minYieldOf(g state.Group) float64 {
 	return y
 }
 
-// SubtractReserves subtracts the reserves, once all groups are there. A host that is beyond its limits already has nothing to offer, not
-// less.
+// SubtractReserves subtracts the reserves, once all groups are there. A host that is beyond its limits offers 0, not a negative amount.
 func (p *Problem) SubtractReserves() {
 	for i := range p.Hosts {
 		p.Hosts[i].CPU, p.Hosts[i].Memory = max(0, p.Hosts[i].CPU), max(0, p.Hosts[i].Memory-float64(p.reserve[i].Bytes()))

@@ -13,8 +13,8 @@ import (
 // Horizon is how far ahead the agenda reserves, and how long a VC counts as running whose owner does not say for how long.
 const Horizon = 24 * time.Hour
 
-// early is how long before its slot a run may start and still be the one that the slot is for. It must have arrived nearer to that slot
-// than to the one before, or a run that comes too late, or goes on for too long, would take the slot of the next one.
+// early is how long before its slot a run may start and still be the run of that slot. It must have arrived nearer to that slot than to
+// the one before. Otherwise a run that comes too late, or runs on for too long, would take the next slot.
 const early = 30 * time.Minute
 
 // JobOf returns the full name of the job that a VC is a run of: the declared one, or the template of its name.
@@ -67,8 +67,8 @@ func RunsUntil(vc *state.VC, now time.Time) time.Time {
 	return now.Add(StaysFor(vc) + Step - 1).Truncate(Step)
 }
 
-// SlotNeed is what a VM of a group of a job needs in each step of its slot: the skyline's part, for as late as a run may arrive, but at
-// least what admission asks for.
+// SlotNeed is what a VM of a group needs in each step of its slot, cores: the highest value that its part of the skyline may have
+// there, however late the run arrives within its lateness, and at least what admission asks for.
 func SlotNeed(c *state.SignOff, g state.RunGroup) []float64 {
 	declared := 0.0
 	for _, x := range c.Groups {
@@ -239,7 +239,8 @@ func peakOf(all []piece) (peak state.Resources) {
 	return peak
 }
 
-// compensated is a sum of which so much may be taken again: its error does not grow with what was added (Neumaier 1974).
+// compensated is a sum to which terms are added and from which they are taken again. Its rounding error does not grow with the terms
+// (Neumaier 1974).
 type compensated struct{ sum, lost float64 }
 
 func (c *compensated) add(x float64) {

@@ -16,9 +16,9 @@ type MemoryPlan struct {
 	Why   string          // neither: no move does, and this is why
 }
 
-// PlanMemory plans the moves of fewest bytes after which a host has that many bytes more free: its VMs use more than it has. fleet holds the
-// VMs that are short of memory themselves, since they may grow further wherever they are. A plan has a few periods of rightsizing to end; one
-// that ended badly is not tried again for a while.
+// PlanMemory plans the moves of fewest bytes that free so many more bytes on a host whose VMs use more memory than it has. The fleet
+// pins the VMs that are short of memory themselves: they may grow further on any host. A plan has maxMemoryPeriods to end. After one
+// that ended badly the host gets none for memoryRest periods.
 func PlanMemory(s *state.Snapshot, host string, bytes int64, now time.Time, period time.Duration, fleet func() *moves.Fleet) MemoryPlan {
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()

@@ -49,8 +49,8 @@ func NewRunner(o RunnerOptions) *Runner {
 	return &Runner{o: o, weighed: map[string]uint64{}, tried: map[string]uint64{}}
 }
 
-// Due returns when Balance is due again though nothing changes; zero: never. A time that has come is returned once: that
-// evaluation says when the next is due.
+// Due returns when Balance is due again though nothing changes; zero: never. A time that has passed is returned once: the evaluation
+// that follows sets the next.
 func (r *Runner) Due(now time.Time) time.Time {
 	at := r.wake
 	if !at.After(now) {
@@ -92,8 +92,8 @@ func (r *Runner) Weigh(ctx context.Context, s *state.Snapshot, env placement.Env
 	return false, nil
 }
 
-// Replan plans again what is left of a plan some moves of which did not happen. Where nothing helps any more the plan has
-// failed. While hosts are silent that could take VMs, it ends as stopped instead.
+// Replan plans again what is left of a plan some moves of which did not happen. If nothing helps any more, the plan has failed. It is
+// stopped instead if no move failed, or if silent hosts could take VMs.
 func (r *Runner) Replan(ctx context.Context, s *state.Snapshot, env placement.Env, a *moves.Replan) error {
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()
@@ -129,7 +129,7 @@ func (r *Runner) Replan(ctx context.Context, s *state.Snapshot, env placement.En
 	next := moves.Replanned(a.Plan, instead, a.Why)
 	failed := next.Failures > a.Plan.Failures
 	if !failed {
-		next.Tries = a.Plan.Tries // nothing went wrong
+		next.Tries = a.Plan.Tries // no move failed: this is not a try
 	}
 	switch {
 	case len(instead.Steps) > 0:
@@ -182,8 +182,8 @@ func (r *Runner) mayMakeRoom(s *state.Snapshot) (set state.MoveSettings, env pla
 	return set, env, len(env.Awaited) == 0
 }
 
-// MakeSlotRoom plans moves for the slot of an occurrence that begins soon, within the cluster's budget. From then on its hosts keep the room
-// for it: VCs that wait do not take what the moves free.
+// MakeSlotRoom plans moves for the slot of an occurrence that begins soon, within the cluster's budget. From then on the hosts keep the
+// room for the slot: VCs that wait do not get what the moves free.
 func (r *Runner) MakeSlotRoom(ctx context.Context, s *state.Snapshot) (bool, error) {
 	now := r.o.Now()
 	if since := now.Sub(r.slotsAt); since >= 0 && since < slotsEvery || !s.HasAgenda() {

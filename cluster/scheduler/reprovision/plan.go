@@ -160,8 +160,8 @@ func extrasOf(run *state.Run, newer map[string]state.Extras) state.Extras {
 	return state.Extras{}
 }
 
-// account adds what the run did since it was last looked at. Of a time in which no leader looked it
-// did what it was granted, or what its skyline says.
+// account adds the work that the run did since the last evaluation. For a time that no leader observed it assumes what the run was
+// granted, or else what its skyline says.
 func (x *evaluation) account(r *Row) {
 	e, p := &r.Extras, &r.progress
 	last := e.At
@@ -189,7 +189,7 @@ func (x *evaluation) account(r *Row) {
 	e.At = x.in.Now
 }
 
-// promise gives each run its reservation, as far as it uses it: a run that is held back all of it.
+// promise gives each run its reservation as far as the run uses it. A run with VMs at their caps gets as much of it as it demands.
 func (x *evaluation) promise() {
 	for i := range x.rows {
 		r := &x.rows[i]
@@ -208,7 +208,7 @@ func (x *evaluation) promise() {
 		switch {
 		case p.Pending > 0:
 			wants = min(v.Reserved, v.Demand)
-		case old != nil && p.Used >= borrowedBelow*old.Cores: // less than half of it: others have it until the run is held back again
+		case old != nil && p.Used >= borrowedBelow*old.Cores: // a run that uses less than half gets nothing until its cap limits it again
 			wants = min(v.Reserved, max(old.Cores, headroom*p.Used))
 		}
 		if cores := min(wants, x.bound(r)); cores > 0 {
@@ -229,7 +229,7 @@ func (x *evaluation) bound(r *Row) float64 {
 	return limit
 }
 
-// take has the hosts of a run keep so many cores for it; what it had before is in floor.
+// take has the hosts of a run keep so many cores for it, and counts them in floor.
 func (x *evaluation) take(r *Row, cores float64) {
 	for host, on := range r.hosts {
 		now := max(on.floor, cores*on.share)
@@ -259,11 +259,11 @@ func (x *evaluation) grant(share float64) {
 		}
 		p := &r.progress
 		demand := r.Verdict.Demand
-		if p.Pending == 0 { // with what it uses as its cap it would be held back again
+		if p.Pending == 0 { // a cap at what it uses would limit it again
 			demand = min(p.Declared, headroom*p.Used)
 		}
 		g := rules.Decide(reservation.Instance{Demand: demand, Reserved: r.Verdict.Reserved, Recent: recentOf(r, x.in.Period, rules.Recent)}, room)
-		// What a host lacks for the reservation itself is no grant.
+		// If the host cannot give all of the reservation, what it gives is no grant.
 		cores := min(r.Verdict.Reserved+g.Extra, x.bound(r))
 		extra := max(0, cores-r.Verdict.Reserved)
 		if g.Extra <= minChange*p.Declared || extra <= minChange*p.Declared {
@@ -304,8 +304,8 @@ func (x *evaluation) below(r *Row) (names []string) {
 	return names[:min(len(names), maxNamed)]
 }
 
-// borrow counts what others have of reservations on each host: of slots that are open and have no run yet, and of what runs were not
-// allocated. It is at most what VMs of others have beyond what the host has besides its reservations.
+// borrow counts what others have of the reservations on each host: of open slots without a run yet, and of what runs were not
+// allocated. It is at most what other VMs have beyond the CPU that the host has besides its reservations.
 func (x *evaluation) borrow() {
 	type host struct{ open, unallocated, reserved float64 }
 	hosts := map[string]*host{}

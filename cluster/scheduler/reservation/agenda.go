@@ -45,11 +45,12 @@ type Agenda struct {
 	cluster  Cluster
 	load     *Load
 	accepted []*Accepted
-	names    map[string]bool  // of accepted
-	resident []Amount         // [host]: what residents have, and the reserve
-	reserved [][]Amount       // [host][step]: what slots have, by their witnesses
-	apart    map[share]Amount // what slots with Request.Apart have together of reserved, and of load
-	options  Options
+	names    map[string]bool // of accepted
+	resident []Amount        // [host]: what residents have, and the reserve
+	reserved [][]Amount      // [host][step]: what slots have, by their witnesses
+	// By share: the highest amount of the slots with this Request.Apart, which is what reserved and load count for them.
+	apart   map[share]Amount
+	options Options
 }
 
 // New is an agenda without slots.

@@ -2,7 +2,7 @@ package reservation
 
 import "slices"
 
-// share is a host and a step, or the sum of the hosts and a step: whose slots are apart there.
+// share is a step, on one host or over all hosts, for the slots with one text of Request.Apart.
 type share struct {
 	apart      string
 	host, step int // host allHosts: the sum
@@ -20,7 +20,8 @@ func (a *Agenda) byHost(s *Accepted) map[share]Amount {
 	return out
 }
 
-// reserveApart adds a slot to the sums as far as it is more than those that are apart from it.
+// reserveApart adds a slot to the sums. Of slots that are apart from each other only the highest amount counts, so it adds what this
+// slot raises that by.
 func (a *Agenda) reserveApart(s *Accepted) {
 	grow := func(at share, need Amount, sum *Amount) {
 		old := a.apart[at]
@@ -35,7 +36,7 @@ func (a *Agenda) reserveApart(s *Accepted) {
 	})
 }
 
-// taken is what is reserved of a host in a step beside a request: all but the slots that are apart from it.
+// taken is what is reserved of a host in a step for others than a request: without the slots that are apart from it.
 func (a *Agenda) taken(r *Request, host, step int) Amount {
 	u := a.reserved[host][step]
 	if r.Apart == "" {
@@ -44,8 +45,8 @@ func (a *Agenda) taken(r *Request, host, step int) Amount {
 	return u.plus(a.apart[share{r.Apart, host, step}], -1)
 }
 
-// loadFor is the load beside a request. The highest of the sum over the hosts may be less than the sum of their highest: it bounds from
-// below, and the hosts of the witness decide.
+// loadFor is the load of others than a request. It may be less than what the hosts have reserved: the highest sum over the hosts may be
+// less than the sum of the highest amounts of each. The hosts of the witness decide.
 func (a *Agenda) loadFor(r *Request) *Load {
 	if r.Apart == "" {
 		return a.load

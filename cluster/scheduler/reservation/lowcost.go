@@ -82,7 +82,7 @@ func (e *elastic) endingAt(end int) (start int, counts []int, cost float64, ok b
 			n := min(e.gang, e.stages[k]-placed)
 			at := -1
 			for x := max(current-1, right-length); x < right; x++ {
-				// Of equal costs the earliest: more slack for re-provisioning. The paper leaves ties open.
+				// Of equal costs the earliest step, which leaves more slack for re-provisioning. The paper leaves ties open.
 				if counts[x]+n <= e.parallel[k] && (at < 0 || costs[x] < costs[at]) {
 					at = x
 				}

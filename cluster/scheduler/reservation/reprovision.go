@@ -68,9 +68,10 @@ func (p Reprovisioning) Decide(i Instance, r Room) Grant {
 	return g
 }
 
-// Late is by how much a run is late: what it did not use of the steps of its slot before at, or what its demand exceeds all that is left of
-// its slot by, whichever is more. A run whose slot is longer than its skyline always asks for more than the slot has at a time, and is not late for that: with Reserved and
-// Late as its demand it is granted only what it cannot do in its slot. The paper's trigger grants all that it asks for.
+// Late is by how much a run is late: what it left unused of the steps before at, or by how much its demand exceeds what is left of its
+// slot, whichever is more. A run whose slot is longer than its skyline asks for more than the slot has in most steps, and is not late
+// for that. With Reserved and Late as its demand such a run is granted only what it cannot do in its slot. The paper's trigger grants
+// all that it asks for.
 func Late(slot []float64, at int, used, demand float64) float64 {
 	passed, left := -used, demand
 	for i, v := range slot {

@@ -57,8 +57,8 @@ type Stage struct {
 	Memory float64 // bytes
 }
 
-// Elastic makes a request one of equal VMs that may run fewer at a time, for longer: the containers of the paper. A stage is
-// then Stage.VMs of them for one step each, and what Cores and Memory its stages have does not count.
+// Elastic makes a request one of equal VMs that may run fewer at a time, for longer: the containers of the paper. A stage then is
+// Stage.VMs of them for one step each; its Cores and Memory do not count.
 type Elastic struct {
 	Unit        Amount // of one VM, for a step
 	Gang        int    // VMs that start together; 0: 1
@@ -83,7 +83,8 @@ type Request struct {
 	// (sec. 7).
 	Unsteady bool
 
-	// Apart: slots of the same text, if any, are never at the same time, though they may share a step. In it the greatest of them counts.
+	// Apart: slots with the same text, if not "", never overlap in time, though they may share a step. In such a step only the largest
+	// counts.
 	Apart string
 
 	Labels   map[string]string   // of its VMs

@@ -8,8 +8,9 @@ import (
 	solver "evenkeel/allocator/rightsizing"
 )
 
-// withoutClaims is what is found where hosts have the memory that is claimed and not used: that VMs use which stop now and have stopped within
-// stopsWithin, and that is kept for VMs which do not run here. No VM is evicted for it. The problem is changed, so no targets may be set after it.
+// withoutClaims is the result if hosts had the memory that is claimed and not used: memory of VMs that stop and will have stopped
+// within stopsWithin, and memory kept for VMs that do not run here. No VM is evicted for such memory. The problem is changed: no
+// targets may be set after it.
 func (x *Rightsizer) withoutClaims(o solver.Options, r *solver.Result) *solver.Result {
 	evicts := make([]bool, len(x.p.Hosts))
 	for i := range x.refs {
@@ -55,10 +56,10 @@ func (x *Rightsizer) memoryUsed(host int) string {
 	return fmt.Sprintf("; its VMs use %d MiB of %d MiB, and taking back the %d MiB that they leave idle is not enough", int64(inUse)>>20, int64(x.p.Hosts[host].Memory)>>20, int64(idle)>>20)
 }
 
-// preempt picks the VMs and VCs that are evicted for memory: those that were found for a while, or at once where a VM is short
-// of memory already.
+// preempt picks the VMs and VCs that are evicted for memory: those that had no room for a while, or at once where a VM is under memory
+// pressure.
 func (x *Rightsizer) preempt(in Observations, r *solver.Result, out *Result) {
-	underPressure, unserved := map[int]bool{}, map[int]bool{} // hosts with VMs under memory pressure, and with such that do not get what they need
+	underPressure, unserved := map[int]bool{}, map[int]bool{} // hosts with VMs under memory pressure, and with VMs that get less than they use
 	unheard := map[int]bool{}                                 // hosts with VMs whose use this leader does not know yet
 	for i, ref := range x.refs {
 		if ref.rightsized < 0 {
@@ -84,7 +85,7 @@ func (x *Rightsizer) preempt(in Observations, r *solver.Result, out *Result) {
 		if in.Unavailable[x.p.Hosts[c.Host].Name] != "" {
 			continue
 		}
-		if unheard[c.Host] && !underPressure[c.Host] { // the VMs not heard of count with all that they have, and may use less
+		if unheard[c.Host] && !underPressure[c.Host] { // unheard VMs count with all their memory, and may use less
 			continue
 		}
 		one := Preemption{VC: ref.vc, VM: ref.vm, Host: x.p.Hosts[c.Host].Name, Reason: r.Text(&x.p, i) + x.memoryUsed(c.Host)}
@@ -99,7 +100,7 @@ func (x *Rightsizer) preempt(in Observations, r *solver.Result, out *Result) {
 		}
 		wait := preemptAfter * x.Period
 		switch {
-		case o.Why == solver.NoReserve && !unserved[c.Host]: // no VM has less than it needs: it may pass
+		case o.Why == solver.NoReserve && !unserved[c.Host]: // only the reserve is short: no VM has less than it needs, and it may pass
 			wait = rightsizeRest * x.Period
 		case o.Why != solver.NoReserve && underPressure[c.Host]:
 			wait = 0

@@ -75,8 +75,8 @@ func (x *Rightsizer) fill(s *state.Snapshot, set state.RightsizingSettings, in O
 	x.stopping = stopping
 }
 
-// stay has a VM for which nothing can be decided now keep what is charged for it: where it runs (place 0), where it moves to (1), where a move
-// of it is being prepared to (2). It says whether it is one that stops, and not for long yet; stopping takes in since when.
+// stay keeps the charge of a VM for which nothing can be decided now: where it runs (place 0), moves to (1), or is about to move to
+// (2). stops: the VM has been stopping for less than stopsWithin. stay notes in stopping since when.
 func (x *Rightsizer) stay(vm *state.VM, place int, c *solver.Component, now time.Time, stopping map[string]time.Time) (stops bool) {
 	c.Present.Memory = c.Charged
 	c.Need = c.Present
@@ -95,8 +95,8 @@ func (x *Rightsizer) stay(vm *state.VM, place int, c *solver.Component, now time
 	return stops
 }
 
-// member is a VM with what is known of its group and virtual cluster. estimated: its needs are. granted is what it is sure of as one of a
-// run of a periodic job, cores: what others had of its reservation is back with that.
+// member is a VM with its group and virtual cluster. estimated: its needs are estimated. granted is the CPU that the VM is sure of,
+// cores, as one of a run of a periodic job: with it the run gets back what others had borrowed.
 type member struct {
 	vc             *state.VC
 	g              state.Group
@@ -179,7 +179,8 @@ func (x *Rightsizer) consider(m member, in Observations, c *solver.Component) Re
 	return out
 }
 
-// follow has the memory of a VM follow its forecast, or its use where that is not trusted. underPressure is what it is given because it was short of memory.
+// follow has the memory of a VM follow its forecast, or its use if the forecast is not trusted. underPressure is the optional memory
+// that the VM gets because it was short of memory.
 func (x *Rightsizer) follow(m member, in Observations, c *solver.Component, out *Recommendation, underPressure optional) {
 	g, see, v := m.g, in.VMs[m.vm.ID], x.vms[m.vm.ID]
 	need := see.Memory.need(BufferFor(m.aggressiveness), float64(g.Memory), float64(see.MemoryUsed))
@@ -194,12 +195,13 @@ func (x *Rightsizer) follow(m member, in Observations, c *solver.Component, out 
 		v.deviation = max(0, need-max(c.Floor, see.Memory.need(means, float64(g.Memory), float64(see.MemoryUsed))))
 	}
 	underPressure.memory = min(underPressure.memory, float64(g.Memory))
-	if underPressure.memory > max(need, c.Floor) && in.Now.Sub(v.grew) >= rightsizeRest*x.Period { // until then nothing falls, wished for or not
+	// Before that nothing falls, optional memory included.
+	if underPressure.memory > max(need, c.Floor) && in.Now.Sub(v.grew) >= rightsizeRest*x.Period {
 		c.Need.Memory, c.Required, v.optional = underPressure.memory, max(need, c.Floor), underPressure
 	}
 	if x.shadow && see.MemoryUsed > out.Target {
 		out.ShortMemory = see.MemoryUsed - out.Target
-		v.grew = in.Now // as emergency grant would have it
+		v.grew = in.Now // an emergency grant would have raised it
 		c.Grew = v.grew.Unix()
 	}
 }
@@ -331,7 +333,7 @@ func (x *Rightsizer) targets(in Observations, r *solver.Result, out *Result) {
 		switch {
 		case next >= v.Memory:
 			next = v.Memory
-		case next > v.Target: // there is room for no more
+		case next > v.Target: // it grows as far as there is room
 			next = max(v.Target, next/megabyte*megabyte)
 		case next < v.Target:
 			next = min(v.Target, int64(math.Ceil(o.Memory/megabyte))*megabyte)
@@ -361,7 +363,8 @@ func (x *Rightsizer) targets(in Observations, r *solver.Result, out *Result) {
 		}
 		if next > v.Target {
 			v.Grown = true
-			// What is only wished for may be taken at once, and what is given of a deviation is no need of the VM's own.
+			// Optional memory may be taken back at once, and what is given of a deviation is no need of the VM's own. Neither makes the
+			// VM rest.
 			if mine.optional.memory == 0 && x.p.Components[i].Need.Memory-mine.deviation > float64(v.Target) {
 				mine.grew = in.Now
 			}

@@ -169,7 +169,7 @@ type rightsizedVM struct {
 	peakUse   int64     // that it was seen to use since, bytes
 	peakAt    time.Time
 	optional  optional // in this evaluation
-	deviation float64  // bytes of its need, beyond the mean of its forecast, that are kept once with its host's reserve
+	deviation float64  // bytes of its need beyond the mean of its forecast, which are kept once together with its host's reserve
 	lowest    float64  // bytes that are left to it where its host is short; 0: what it has is not known to be idle
 	idleTaken bool     // in this evaluation: it is left its lowest
 	target    int64    // shadow
@@ -184,8 +184,8 @@ type optional struct {
 	text   string
 }
 
-// pressureMemory is the memory that a VM is given which was short of it: no forecast predicted its use, and it may use as much
-// again.
+// pressureMemory is the memory that a VM is given because it was short of memory in the last day. No forecast predicted that use, and
+// the VM may use as much again.
 func (v *rightsizedVM) pressureMemory(in Observations, period time.Duration, short bool, see VMObservation) optional {
 	day := pressurePeriods * period
 	switch {
@@ -266,7 +266,8 @@ func (x *Rightsizer) Evaluate(s *state.Snapshot, in Observations) Result {
 	return out
 }
 
-// keepOnce leaves VMs as much of their deviations as the reserve of their host is less than these: solver.Once.
+// keepOnce keeps deviations of VMs and the reserve of their host only once: of the deviations it leaves the part by which they exceed
+// the reserve (solver.Once).
 func (x *Rightsizer) keepOnce(o solver.Options) {
 	kept := make([]solver.Once, len(x.p.Hosts))
 	for j := range kept {
@@ -334,8 +335,8 @@ func (x *Rightsizer) dropOptional(r *solver.Result, out *Result) bool {
 	return found
 }
 
-// takeIdle has the idle memory of VMs taken back on hosts where a VM has less than it uses or than it must grow to under memory pressure. Forecasts of
-// the others count for nothing then.
+// takeIdle takes back the idle memory of VMs on hosts where a VM has less than it uses, or than it must grow to under memory pressure.
+// The forecasts of the other VMs do not count then.
 func (x *Rightsizer) takeIdle(r *solver.Result, out *Result) bool {
 	short, found := make([]bool, len(x.p.Hosts)), false
 	for j := range x.p.Hosts {
