@@ -159,6 +159,21 @@ func TestRebalanceByItself(t *testing.T) {
 	}
 }
 
+// A host that is out of reach and runs nothing, such as one that is lost and waits for repair, keeps no VM of other hosts where it is.
+func TestRebalanceBesideALostHost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		world := newWorld(t, 3)
+		c := startCluster(t, scratch.Dir(t), world, 3)
+		c.moves(func(m *state.MoveSettings) { m.StabilizationWindow = 1 })
+		if err := world.Disconnect("h3"); err != nil {
+			t.Fatal(err)
+		}
+		c.eventually("h3 is out of reach", func(v *leader.View) bool { h, _ := v.Host("h3"); return v.HostView(h).State == "unreachable" })
+		c.crowd([]string{"h2"}, "a", "b")
+		c.eventually("every VM has what it needs", func(v *leader.View) bool { return v.MinYield() == 1 && len(v.Migrations()) > 0 })
+	})
+}
+
 // A plan that was put forward and is not what it was is not applied.
 func TestApplyStalePlan(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -47,8 +47,8 @@ func Observe(s *state.Snapshot, env placement.Env) Observation {
 	for _, h := range s.Hosts() {
 		have += h.Usable().CPU
 		fmt.Fprintln(hosts, h.Name, h.Cordoned, h.Lost.Proof, h.Allowance, h.Foreign, env.Unavailable[h.Name] != "")
-		if why := env.Unavailable[h.Name]; why != "" && in.Busy == "" {
-			in.Busy = "host " + h.Name + " " + why // it may come back with what it has
+		if why := env.Unavailable[h.Name]; why != "" && in.Busy == "" && s.LoadOf(h.Name).VMs > 0 { // it may come back with its VMs
+			in.Busy = "host " + h.Name + " " + why
 		}
 	}
 	for _, vc := range s.VCs() {
