@@ -175,16 +175,6 @@ func (u *ruling) lonely(g int, on []uint64) bool {
 	return false
 }
 
-// named says whether others that are to be placed require a VM of the group.
-func (u *ruling) named(g int, unplaced []int) bool {
-	for o, n := range unplaced {
-		if n > 0 && o != g && slices.ContainsFunc(u.with[o], func(c company) bool { return in(c.groups, g) }) {
-			return true
-		}
-	}
-	return false
-}
-
 // RefusalKind is what kind of rule keeps a VM from a host.
 type RefusalKind int
 
@@ -299,7 +289,7 @@ func (u *ruling) putDown(pk *packer, need []float64, unplaced []int, fullest boo
 		d.on[j] = slices.Clone(u.present[j])
 	}
 	var order []int
-	size, first := make([]float64, len(need)), make([]bool, len(need))
+	size := make([]float64, len(need))
 	var cpu, memory float64
 	for j := range u.hosts {
 		cpu, memory = max(cpu, u.hosts[j].CPU), max(memory, u.hosts[j].Memory)
@@ -308,13 +298,9 @@ func (u *ruling) putDown(pk *packer, need []float64, unplaced []int, fullest boo
 		if n > 0 {
 			order = append(order, g)
 			size[g] = max(fraction(need[g], cpu), fraction(u.groups[g].Memory, memory))
-			first[g] = u.named(g, unplaced) && len(u.with[g]) == 0
 		}
 	}
 	slices.SortStableFunc(order, func(x, y int) int {
-		if first[x] != first[y] {
-			return cmp.Compare(len(u.with[x]), len(u.with[y]))
-		}
 		return cmp.Or(cmp.Compare(len(u.with[x]), len(u.with[y])), cmp.Compare(size[y], size[x]))
 	})
 	hosts, room := make([]int, len(u.hosts)), make([]float64, len(u.hosts))
