@@ -203,7 +203,7 @@ func New(c Cluster, o Options) *Server {
 
 const apiDescription = `Admits virtual clusters, places their VMs, and keeps CPU shares and memory fair among them.
 
-Every request needs a bearer token, but for /livez, /readyz and /v1/auth. Errors are problem documents (RFC 9457); their
+Every request needs a bearer token, but for /livez, /readyz, /v1/auth and a join, which has a join token. Errors are problem documents (RFC 9457); their
 ` + "`type`" + ` is stable. Changes answer 202 with an operation to wait on (` + "`GET /v1/operations/{id}?wait=30s`" + `), or 200
 where nothing was left to do: a dry run, an idempotency key used before. Reads are linearizable unless
 ` + "`consistency=stale`" + ` is asked for. CPU is in cores, memory in bytes.`

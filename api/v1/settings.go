@@ -36,7 +36,7 @@ type PeriodicSettings struct {
 type MoveSettings struct {
 	Mode                string  `json:"mode" enum:"auto,propose,off" doc:"auto: plans that are worth it are carried out. propose: they wait for an operator to apply them. off: the leader makes none by itself."`
 	Period              string  `json:"period" doc:"Time between evaluations of a cluster in which nothing changed, as a Go duration." example:"10m"`
-	MinResidency        string  `json:"minResidency" doc:"Minimum residency: the leader's own plans do not move a VM again for this time, as a Go duration." example:"10m"`
+	MinResidency        string  `json:"minResidency" doc:"Minimum residency: a re-balance that the leader makes by itself does not move a VM again for this time, as a Go duration." example:"10m"`
 	CoolDown            string  `json:"coolDown" doc:"Time after a re-balance before the leader plans the next, as a Go duration." example:"30m"`
 	StabilizationWindow string  `json:"stabilizationWindow" doc:"Stabilization window: for this time VMs must have had too little and hosts have been unchanged, as a Go duration." example:"30s"`
 	MinGain             float64 `json:"minGain" doc:"Least gain of a plan, as a fraction of the minimum yield: 0.1 is a tenth."`
@@ -80,7 +80,7 @@ type PeriodicPatch struct {
 type MovePatch struct {
 	Mode                *string  `json:"mode,omitempty" enum:"auto,propose,off" doc:"Carry plans out, only propose them, or make none unless asked."`
 	Period              *string  `json:"period,omitempty" text:"duration" doc:"Time between evaluations of a cluster in which nothing changed, as a Go duration; here and below, 0s is the default."`
-	MinResidency        *string  `json:"minResidency,omitempty" text:"duration" doc:"Minimum residency: the leader's own plans do not move a VM again for this time, as a Go duration."`
+	MinResidency        *string  `json:"minResidency,omitempty" text:"duration" doc:"Minimum residency: a re-balance that the leader makes by itself does not move a VM again for this time, as a Go duration."`
 	CoolDown            *string  `json:"coolDown,omitempty" text:"duration" doc:"Time after a re-balance before the leader plans the next, as a Go duration."`
 	StabilizationWindow *string  `json:"stabilizationWindow,omitempty" text:"duration" doc:"Stabilization window: for this time VMs must have had too little and hosts have been unchanged, as a Go duration."`
 	MinGain             *float64 `json:"minGain,omitempty" minimum:"0" maximum:"10" doc:"Least gain of a plan, as a fraction of the minimum yield; 0: the default."`

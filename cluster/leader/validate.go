@@ -205,7 +205,7 @@ func sharedText(set state.Settings, vc string) string {
 	tenant, _ := state.SplitName(vc)
 	open := slices.DeleteFunc(slices.Clone(set.SharedPools), func(pool string) bool { return !state.MayName(set.Pools, tenant, pool, set.Pool) })
 	if len(open) == 0 {
-		return " (sharedPools in the servers' configuration names none that this tenant may name)"
+		return " (the setting sharedPools names none that this tenant may name)"
 	}
 	return ": " + strings.Join(open, ", ")
 }

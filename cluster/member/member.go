@@ -91,18 +91,18 @@ type Member struct {
 
 	// Of a server.
 	*leader.Service
-	State    *state.Store
-	node     *node.Node
-	ca       *pki.CA
-	talk     atomic.Pointer[node.Gossip]
-	orders   atomic.Pointer[transport.Agent] // of this host's agent
-	recorder *agent.Recorder                 // of this host's VMs; nil: no agent
-	backups  *node.Backups
-	servers  atomic.Pointer[addresses]
-	caughtUp atomic.Bool
-	leads    atomic.Uint64 // term whose leader's service has begun here, 0 = none
-	health   healths
-	tellers  struct {
+	State     *state.Store
+	node      *node.Node
+	ca        *pki.CA
+	talk      atomic.Pointer[node.Gossip]
+	orders    atomic.Pointer[transport.Agent] // of this host's agent
+	recorder  *agent.Recorder                 // of this host's VMs; nil: no agent
+	backups   *node.Backups
+	servers   atomic.Pointer[addresses]
+	caughtUp  atomic.Bool
+	leads     atomic.Uint64 // term whose leader's service has begun here, 0 = none
+	health    healths
+	reporters struct {
 		mu sync.Mutex
 		of map[string]*taken // by host
 	}
@@ -355,7 +355,7 @@ func (m *Member) startAgent(ctx context.Context, run func(string, func(context.C
 		},
 		Revoked: m.shutOut, Gossip: m.gossipKeys.hear, Shut: m.isShut})
 	if m.State == nil {
-		run("events", func(ctx context.Context) error { m.telling(ctx); return nil })
+		run("events", func(ctx context.Context) error { m.reportRefusals(ctx); return nil })
 	}
 	m.orders.Store(leader)
 	if m.State != nil {

@@ -65,7 +65,7 @@ func (m *Member) keepRevoked(ctx context.Context) {
 }
 
 // reportRefusals reports to the leader which peers an agent that is no server refused, until ctx ends.
-func (m *Member) telling(ctx context.Context) {
+func (m *Member) reportRefusals(ctx context.Context) {
 	var reported uint64
 	for ctx.Err() == nil {
 		var events []transport.Event
@@ -113,16 +113,16 @@ type taken struct {
 // takeDown records what an agent reports itself: the peers that it refused, and nothing else. The report is not proved. So the
 // record names the agent, and the number of records is bounded.
 func (m *Member) takeDown(host string, events []transport.Event) {
-	m.tellers.mu.Lock()
-	defer m.tellers.mu.Unlock()
-	if m.tellers.of == nil {
-		m.tellers.of = map[string]*taken{}
+	m.reporters.mu.Lock()
+	defer m.reporters.mu.Unlock()
+	if m.reporters.of == nil {
+		m.reporters.of = map[string]*taken{}
 	}
 	now := time.Now()
-	t := m.tellers.of[host]
+	t := m.reporters.of[host]
 	if t == nil || now.Sub(t.since) >= time.Minute {
 		t = &taken{since: now}
-		m.tellers.of[host] = t
+		m.reporters.of[host] = t
 	}
 	for _, e := range events {
 		if e.Kind != refusedKind || t.n >= maxReported {

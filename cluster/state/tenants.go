@@ -44,7 +44,7 @@ type Tenant struct {
 	Name        string            `json:"name"`
 	DisplayName string            `json:"displayName,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
-	// Suspended: its tokens are refused, and nothing of it is created, started or made larger. What runs goes on.
+	// Suspended: its tokens are refused, and nothing of it is created, started or changed, be it to less. What runs goes on.
 	Suspended bool `json:"suspended,omitempty"`
 	// MaxPriority is the highest priority that its own tokens may give a VC.
 	MaxPriority int `json:"maxPriority,omitempty"`
