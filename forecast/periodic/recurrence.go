@@ -67,6 +67,15 @@ func allowed(rule string) error {
 	if n, err := strconv.Atoi(cmp.Or(given["INTERVAL"], "1")); err != nil || n < 1 || n > maxInterval {
 		return fmt.Errorf("INTERVAL must be a number from 1 to %d", maxInterval)
 	}
+	if n, err := strconv.Atoi(cmp.Or(given["COUNT"], "1")); err != nil || n < 1 || n > maxSearched {
+		return fmt.Errorf("COUNT must be a number from 1 to %d", maxSearched)
+	}
+	for _, day := range strings.Split(given["BYDAY"], ",") {
+		number := day[:max(0, len(day)-len("MO"))]
+		if n, err := strconv.Atoi(number); number != "" && (err != nil || n == 0 || n < -5 || n > 5 || given["FREQ"] != "MONTHLY") {
+			return fmt.Errorf("BYDAY=%s: a weekday may have a number with FREQ=MONTHLY alone, from 1 to 5 or from -5 to -1", given["BYDAY"])
+		}
+	}
 	return nil
 }
 
@@ -111,12 +120,18 @@ func (r Recurrence) rule() (*rrule.RRule, error) {
 
 // Between returns the times of the rule from from on and before to, in UTC, each once. The library counts on a clock without summer time;
 // what it counts is put on the clock of the rule's zone here.
-func (r Recurrence) Between(from, to time.Time, zone *time.Location) ([]time.Time, error) {
+func (r Recurrence) Between(from, to time.Time, zone *time.Location) (times []time.Time, err error) {
 	if zone.String() != r.Zone {
 		return nil, fmt.Errorf("recurrence: its time zone is %s, not %s", r.Zone, zone)
 	}
+	// A rule that passes allowed makes the library panic nowhere that is known. All servers would read the same rule from the log.
+	defer func() {
+		if fault := recover(); fault != nil {
+			times, err = nil, fmt.Errorf("recurrence %q: the library that reads rules failed: %v; choose another rule", r.Rule, fault)
+		}
+	}()
 	const margin = 25 * time.Hour // more than a clock is ever put forward or back
-	s, err := r.search(onClock(from, zone).Add(-margin))
+	s, err := r.search(onClock(from, zone).Add(-margin), zone)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +181,7 @@ type search struct {
 func (s search) elapses() bool { return s.interval > 0 && 24*time.Hour%s.interval != 0 }
 
 // search returns the rule as it is searched from a time of the wall clock on. Where it has no COUNT it begins shortly before that time.
-func (r Recurrence) search(from time.Time) (s search, err error) {
+func (r Recurrence) search(from time.Time, zone *time.Location) (s search, err error) {
 	if s.rule, err = r.rule(); err != nil {
 		return s, err
 	}
@@ -185,6 +200,16 @@ func (r Recurrence) search(from time.Time) (s search, err error) {
 	if unit == time.Minute || unit == time.Hour {
 		s.interval = interval
 	}
+	if r.untilIsUTC() {
+		if s.elapses() {
+			o.Until = o.Until.Add(ahead(instant(r.Start, zone), zone))
+		} else {
+			o.Until = onClock(o.Until, zone)
+		}
+	}
+	if o.Freq == rrule.MONTHLY && o.Count == 0 {
+		o = laterMonths(o, from)
+	}
 	if unit > 0 && o.Count == 0 && s.count == 0 {
 		if whole := from.Sub(o.Dtstart)/interval - 1; whole > 0 {
 			o.Dtstart = o.Dtstart.Add(whole * interval)
@@ -192,6 +217,35 @@ func (r Recurrence) search(from time.Time) (s search, err error) {
 	}
 	s.rule, err = rrule.NewRRule(o)
 	return s, err
+}
+
+// untilIsUTC says whether UNTIL is a time of UTC, as RFC 5545 asks for. Without the Z it is one of the rule's own clock.
+func (r Recurrence) untilIsUTC() bool {
+	_, value, _ := strings.Cut(";"+r.Rule, ";UNTIL=")
+	value, _, _ = strings.Cut(value, ";")
+	return strings.HasSuffix(value, "Z")
+}
+
+// laterMonths begins a monthly rule as many whole intervals later as it can, at least a month before from, at the beginning of a month.
+func laterMonths(o rrule.ROption, from time.Time) rrule.ROption {
+	every := max(1, o.Interval)
+	start := o.Dtstart
+	months := (from.Year()-start.Year())*12 + int(from.Month()) - int(start.Month()) - 1
+	if months < every {
+		return o
+	}
+	if len(o.Bymonthday) == 0 && len(o.Byweekday) == 0 {
+		o.Bymonthday = []int{start.Day()}
+	}
+	if len(o.Byhour) == 0 {
+		o.Byhour = []int{start.Hour()}
+	}
+	if len(o.Byminute) == 0 {
+		o.Byminute = []int{start.Minute()}
+	}
+	o.Bysecond = []int{start.Second()}
+	o.Dtstart = time.Date(start.Year(), start.Month()+time.Month(months/every*every), 1, 0, 0, 0, 0, time.UTC)
+	return o
 }
 
 // instants returns when a time of a rule comes. A rule comes once where its interval is longer than the change of the clock: a time that

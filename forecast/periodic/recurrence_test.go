@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 )
 
 // TestRecurrenceOfPatterns: what was found is written as an owner would.
@@ -100,6 +102,12 @@ func TestBetween(t *testing.T) {
 		{"DTSTART;TZID=Europe/Berlin:20260101T020000\nRRULE:FREQ=HOURLY;INTERVAL=12", "2026-10-25", "2026-10-26", "25T00:00Z 25T13:00Z"},
 		{"DTSTART;TZID=Europe/Berlin:20260328T000000\nRRULE:FREQ=HOURLY;INTERVAL=7", "2026-03-29", "2026-03-30", "29T03:00Z 29T10:00Z 29T17:00Z"},
 		{"DTSTART;TZID=Europe/Berlin:20260328T000000\nRRULE:FREQ=HOURLY;INTERVAL=7;BYDAY=SU", "2026-03-28", "2026-03-31", "29T03:00Z 29T10:00Z 29T17:00Z"},
+		{"DTSTART;TZID=Asia/Kolkata:20270301T020000\nRRULE:FREQ=DAILY;UNTIL=20270331T210000Z", "2027-03-31", "2027-04-03", "31T20:30Z"},
+		{"DTSTART;TZID=America/New_York:20270301T020000\nRRULE:FREQ=DAILY;UNTIL=20270401T030000Z", "2027-03-31", "2027-04-03", "31T06:00Z"},
+		{"DTSTART;TZID=America/Los_Angeles:20270331T000000\nRRULE:FREQ=HOURLY;INTERVAL=7;UNTIL=20270401T030000Z", "2027-03-31", "2027-04-03", "31T07:00Z 31T14:00Z 31T21:00Z"},
+		{"DTSTART;TZID=Asia/Kolkata:20270301T020000\nRRULE:FREQ=DAILY;UNTIL=20270401T020000", "2027-03-31", "2027-04-03", "31T20:30Z"},
+		{"DTSTART;TZID=UTC:20200131T050000\nRRULE:FREQ=MONTHLY", "2026-01-15", "2026-06-15", "31T05:00Z 31T05:00Z 31T05:00Z"},
+		{"DTSTART;TZID=UTC:20200131T050000\nRRULE:FREQ=MONTHLY;INTERVAL=5;BYMONTHDAY=1,-1;BYHOUR=3", "2026-01-01", "2026-12-31", "01T03:00Z 30T03:00Z 01T03:00Z 30T03:00Z"},
 	} {
 		r, err := ParseRecurrence(c.text)
 		if err != nil {
@@ -152,6 +160,36 @@ func TestBetweenWithoutGaps(t *testing.T) {
 	}
 }
 
+// TestBetweenOfLongAgo: a rule has the same times whether they are looked for from its start on or, years later, from shortly before.
+func TestBetweenOfLongAgo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		one := func(name string, of ...string) string { return rapid.SampledFrom(of).Draw(t, name) }
+		rule := one("rule", "FREQ=MONTHLY", "FREQ=MONTHLY;BYDAY=-5FR,5MO", "FREQ=MONTHLY;BYDAY=1MO", "FREQ=MONTHLY;BYMONTHDAY=-1,31,1", "FREQ=MONTHLY;BYDAY=MO,TU,WE;BYSETPOS=-1",
+			"FREQ=MONTHLY;BYSETPOS=1,-366;BYDAY=SU;BYHOUR=0,23", "FREQ=WEEKLY;BYDAY=MO,SU;WKST=SU", "FREQ=WEEKLY", "FREQ=DAILY;BYHOUR=2,3", "FREQ=DAILY") +
+			one("interval", "", ";INTERVAL=2", ";INTERVAL=3", ";INTERVAL=5", ";INTERVAL=11")
+		start := time.Date(2026, time.Month(rapid.IntRange(1, 12).Draw(t, "month")), rapid.IntRange(1, 28).Draw(t, "day"), rapid.IntRange(0, 23).Draw(t, "hour"), 30, 0, 0, time.UTC)
+		r := Recurrence{Zone: one("zone", "UTC", "Europe/Berlin", "Asia/Kathmandu"), Start: start, Rule: rule}
+		zone, err := time.LoadLocation(r.Zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := start.AddDate(4, 0, 0)
+		all, err := r.Between(start.AddDate(0, 0, -2), end, zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := start.AddDate(0, 0, rapid.IntRange(0, 1200).Draw(t, "days"))
+		late, err := r.Between(from, end, zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = slices.DeleteFunc(all, func(at time.Time) bool { return at.Before(from) })
+		if !slices.EqualFunc(all, late, time.Time.Equal) {
+			t.Fatalf("%s from %s on: %v\nfrom its start on: %v", rule, from, late, all)
+		}
+	})
+}
+
 func TestParseRecurrenceRefuses(t *testing.T) {
 	for _, c := range []struct{ text, says string }{
 		{"", "two lines"},
@@ -168,6 +206,13 @@ func TestParseRecurrenceRefuses(t *testing.T) {
 		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=MINUTELY;BYMONTH=2;BYMONTHDAY=30", "not possible"},
 		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=DAILY;FREQ=HOURLY", "once"},
 		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=DAILY;BYHOUR=", "once"},
+		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=MONTHLY;BYDAY=-6FR", "from -5 to -1"}, // the library's index out of range in January
+		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=MONTHLY;BYDAY=1FR,47MO", "from 1 to 5"},
+		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=MONTHLY;BYDAY=0FR", "from 1 to 5"},
+		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=WEEKLY;BYDAY=1MO", "MONTHLY alone"}, // the library would leave the number out
+		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=DAILY;COUNT=0", "COUNT must"},
+		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=DAILY;COUNT=-3", "COUNT must"},
+		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=MINUTELY;COUNT=50001", "COUNT must"}, // it would end before its last time
 		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=HOURLY;BYHOUR=2", "these are: INTERVAL, COUNT, UNTIL, BYDAY, BYMINUTE"},
 	} {
 		if _, err := ParseRecurrence(c.text); err == nil || !strings.Contains(err.Error(), c.says) {
@@ -182,6 +227,7 @@ func FuzzParseRecurrence(f *testing.F) {
 	f.Add("DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=WEEKLY;BYDAY=MO,FR;BYHOUR=7,19;UNTIL=20270101T000000Z")
 	f.Add("DTSTART;TZID=Europe/Berlin:20260329T000000\nRRULE:FREQ=HOURLY;BYMINUTE=7,52;BYDAY=SU;COUNT=9")
 	f.Add("DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=MONTHLY;BYSETPOS=-1;BYDAY=MO;INTERVAL=3")
+	f.Add("DTSTART;TZID=UTC:20260228T233000\nRRULE:FREQ=MONTHLY;BYDAY=-5FR,5MO;BYMONTHDAY=-31,29;BYHOUR=0,23;COUNT=50")
 	f.Fuzz(func(t *testing.T, text string) {
 		r, err := ParseRecurrence(text)
 		if err != nil {
@@ -191,8 +237,11 @@ func FuzzParseRecurrence(f *testing.F) {
 			t.Fatalf("%q is read as %+v, then as %+v: %v", text, r, again, err)
 		}
 		from := r.Start.Add(-48 * time.Hour)
-		at, err := r.Between(from, from.Add(30*24*time.Hour), time.FixedZone(r.Zone, 3600))
+		at, err := r.Between(from, from.Add(400*24*time.Hour), time.FixedZone(r.Zone, 3600))
 		if err != nil {
+			if strings.Contains(err.Error(), "library") {
+				t.Fatal(err)
+			}
 			return
 		}
 		for i, a := range at {
