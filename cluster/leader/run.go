@@ -145,8 +145,8 @@ func (t *term) stage(ctx context.Context, idle *planInputs) (bool, error) {
 		refused = append(refused, plan.VC.ID)
 		s = t.c.o.State.Snapshot()
 	}
-	if len(refused) > 0 {
-		return false, nil // likewise
+	if len(refused) > 0 { // likewise; what is refused for as long as it waits must not keep VMs where they are
+		return t.rebalance.Balance(ctx, s)
 	}
 	*idle = at
 	if acted, err := t.rebalance.MakeRoom(ctx, s); acted || err != nil {

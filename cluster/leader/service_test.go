@@ -3,6 +3,7 @@ package leader_test
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"evenkeel/cluster/leader"
@@ -364,6 +365,47 @@ func TestScaleDownAndUp(t *testing.T) {
 		v := c.done(c.Scale(ctx, "a", leader.Scale{Count: &three}, leader.Call{}))
 		if n := len(v.VMs()); n != 3 {
 			t.Errorf("%d VMs", n)
+		}
+	})
+}
+
+// A VC that is queued has no VMs, and their names all the same.
+func TestVMNamesOfAQueuedVC(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startCluster(t, scratch.Dir(t), newWorld(t, 1), 1)
+		ctx := t.Context()
+		create := func(name, group string, memory int64) error {
+			x := vc(name, 1, 0.25, memory)
+			x.Groups[0].Name, x.OnFull = group, state.Queue
+			_, err := c.Create(ctx, x, leader.Call{})
+			return err
+		}
+		if err := create("full", "g", 6<<30); err != nil {
+			t.Fatal(err)
+		}
+		if err := create("a-b", "c", 4<<30); err != nil {
+			t.Fatal(err)
+		}
+		var taken *leader.Exists
+		for name, group := range map[string]string{"a": "b-c", "a-b-c": "g"} {
+			if err := create(name, group, 64*mib); name == "a" && (!errors.As(err, &taken) || !strings.Contains(taken.Text, "virtual cluster a-b;")) || name != "a" && err != nil {
+				t.Errorf("%s with group %s: %v", name, group, err)
+			}
+		}
+	})
+}
+
+// Memory down and up again leaves a group without a minimum without one.
+func TestScaleMemoryDownAndUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startCluster(t, scratch.Dir(t), newWorld(t, 1), 1)
+		ctx := t.Context()
+		c.done(c.Create(ctx, vc("a", 1, 0.5, 2048*mib), leader.Call{}))
+		small, large := int64(1024*mib), int64(2048*mib)
+		c.done(c.Scale(ctx, "a", leader.Scale{Memory: &small}, leader.Call{}))
+		v := c.done(c.Scale(ctx, "a", leader.Scale{Memory: &large}, leader.Call{}))
+		if x, _ := v.VCNamed("a"); x.Groups[0].MemoryMin != large {
+			t.Errorf("the minimum is %d bytes", x.Groups[0].MemoryMin)
 		}
 	})
 }

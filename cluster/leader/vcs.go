@@ -70,14 +70,33 @@ func vmNamesFree(s *state.Snapshot, vc state.VC) error {
 	for i, g := range vc.Groups {
 		for task := range g.Count {
 			name := fmt.Sprintf("%s-%s-%d", vc.Name, g.Name, task)
-			if vm, taken := s.VMNamed(name); taken && vm.VC != vc.ID {
-				other, _ := s.VC(vm.VC)
+			other, taken := sameNames(s, vc, g)
+			if vm, is := s.VMNamed(name); is && vm.VC != vc.ID {
+				other, taken = s.VC(vm.VC)
+			}
+			if taken {
 				field := fmt.Sprintf("groups[%d].name", i)
 				return &Exists{Field: field, Text: fmt.Sprintf("%s: its VM %s would have the name of a VM of virtual cluster %s; choose another name", field, name, other.Name)}
 			}
 		}
 	}
 	return nil
+}
+
+// sameNames returns another VC with a group whose VMs have, or would have, the names of those of a group of vc. One that is queued has
+// no VM yet.
+func sameNames(s *state.Snapshot, vc state.VC, g state.Group) (state.VC, bool) {
+	full := vc.Name + "-" + g.Name
+	for at := range full {
+		if full[at] != '-' || at == len(vc.Name) {
+			continue
+		}
+		other, ok := s.VCNamed(full[:at])
+		if ok && slices.ContainsFunc(other.Groups, func(o state.Group) bool { return o.Name == full[at+1:] && o.Count > 0 }) {
+			return other, true
+		}
+	}
+	return state.VC{}, false
 }
 
 // existing returns the VC that a request names.
@@ -183,8 +202,8 @@ func (by Scale) of(g state.Group) state.Group {
 		g.CPU = *by.CPU
 	}
 	if by.Memory != nil {
-		if g.MemoryMin == g.Memory { // no minimum was set: it is lowered with the memory
-			g.MemoryMin = min(g.MemoryMin, *by.Memory)
+		if g.MemoryMin == g.Memory { // no minimum was set: all of the memory is
+			g.MemoryMin = *by.Memory
 		}
 		g.Memory = *by.Memory
 	}
