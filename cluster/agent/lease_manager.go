@@ -78,6 +78,7 @@ type leaseManager struct {
 	dog        Watchdog             // the one in use
 	leaving    bool                 // dog is of an earlier configuration, and to be stopped
 	wd         time.Duration
+	reported   time.Duration // time-out of the armed watchdog that the last answered renewal reported; 0: it reported none
 	unsure     bool          // the watchdog could not be petted: it must not be reported as armed
 	renewed    chan struct{} // closed and made again at each answered renewal
 
@@ -203,6 +204,7 @@ func (k *leaseManager) granted(q Renewal, sent lease.Instant, g Grant) (time.Dur
 	}
 	k.memory.Lease = k.memory.Lease.Granted(sent, g.Lease, g.Enforce)
 	k.memory.Epoch, k.memory.Index = g.Epoch, g.Index
+	k.reported = q.Watchdog
 	close(k.renewed)
 	k.renewed = make(chan struct{})
 	none := k.known && k.heard && k.running+k.starting+k.expected == 0
@@ -484,15 +486,18 @@ func (k *leaseManager) expects(want Desired) {
 func (k *leaseManager) guarded(ctx context.Context) error {
 	k.mu.Lock()
 	leased, armed, enforce, guarded := k.memory.Lease.Leased(k.clock()), k.memory.Armed, k.memory.Lease.Enforce, k.dog != nil
+	known := armed && k.reported > 0
 	k.mu.Unlock()
 	switch {
 	case !leased:
 		return fmt.Errorf("the host holds no lease for restartable VMs")
-	case !guarded || armed || !enforce:
+	case !guarded || known || !enforce:
 		return nil
 	}
-	if err := k.arm(); err != nil {
-		return fmt.Errorf("arm the watchdog: %w", err)
+	if !armed {
+		if err := k.arm(); err != nil {
+			return fmt.Errorf("arm the watchdog: %w", err)
+		}
 	}
 	if _, err := k.renew(ctx); err != nil {
 		return fmt.Errorf("report the armed watchdog to the leader: %w", err)

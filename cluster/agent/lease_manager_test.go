@@ -247,6 +247,24 @@ func TestWatchdogIsArmedWhileNeeded(t *testing.T) {
 	})
 }
 
+// No restartable VM starts before the leader knows that the watchdog is armed: if the host then lost its power, its silence would prove
+// nothing, and the VM would start nowhere else.
+func TestNoStartBeforeTheLeaderKnowsOfTheWatchdog(t *testing.T) {
+	guard(t, &wdog{}, []agent.VM{wanted("b")}, func(t *testing.T, g *guarded) {
+		stop := g.start(t)
+		defer stop()
+		after(20 * time.Second)
+		unheard := func(is bool) { g.l.mu.Lock(); defer g.l.mu.Unlock(); g.l.armedUnheard = is }
+		unheard(true)
+		g.l.order(func(d *agent.Desired) { d.VMs = append(d.VMs, leased(wanted("a"))) })
+		after(10 * time.Second)
+		equal(t, "VMs", names(list(t, g.w)), []string{"b"})
+		unheard(false)
+		after(20 * time.Second)
+		equal(t, "VMs", names(list(t, g.w)), []string{"a", "b"})
+	})
+}
+
 // An agent that ends pets once more, so that the next one has all of the time-out to begin.
 func TestAgentPetsAtItsEnd(t *testing.T) {
 	guard(t, &wdog{}, []agent.VM{leased(wanted("a"))}, func(t *testing.T, g *guarded) {

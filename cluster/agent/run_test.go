@@ -32,6 +32,7 @@ type leader struct {
 	refuse          bool  // permits
 	fencingDisabled bool  // leases stop nothing
 	deaf            bool  // reports change nothing
+	armedUnheard    bool  // renewals that report an armed watchdog fail
 	renewals        []agent.Renewal
 	renewing        func() // is called at every renewal
 }
@@ -119,6 +120,9 @@ func (l *leader) Renew(_ context.Context, r agent.Renewal) (agent.Grant, error) 
 	l.renewals = append(l.renewals, r)
 	if l.renewing != nil {
 		l.renewing()
+	}
+	if l.armedUnheard && r.Watchdog > 0 {
+		return agent.Grant{}, errCut
 	}
 	return agent.Grant{Epoch: l.want.Epoch, Index: l.want.Index, Lease: 20 * time.Second, Enforce: !l.fencingDisabled}, l.down
 }
