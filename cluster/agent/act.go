@@ -29,9 +29,9 @@ func (a *acting) did(changed bool, err error) {
 	}
 }
 
-// perform carries the operations out in order. It stops at a Destroy or SetCPU that fails (those after it count on it), when libvirt
-// does not answer, after a batch of starts, and decidedFor after the decision. Any other operation that fails only loses its own
-// report, so that one VM's trouble does not stop the rest.
+// perform carries the operations out in order. It stops at a Destroy or SetCPU that fails (those after it count on it), at a Shutdown,
+// SetBalloon or Undefine for which libvirt cannot be reached, after a batch of starts, and decidedFor after the decision. Any other
+// operation that fails only loses its own report, so that one VM's trouble does not stop the rest.
 func (r *runner) perform(ctx context.Context, d decision) outcome {
 	a := &acting{uncleared: map[string]bool{}}
 	decided := r.Clock()

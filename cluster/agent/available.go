@@ -156,7 +156,9 @@ func (l *hostLoad) remember(id string, v *vmLoad, m machine, now time.Time) {
 		v.past.Note(l.slotOf(now), v.reported)
 	case v.silent > historySteps: // no balloon driver answers
 		v.past.Note(l.slotOf(now), v.memory)
-	default: // it boots: its use is not known. Nothing is noted, as all its memory would count for a day
+	default:
+		// It boots, or boots again: its use is not known. Nothing is noted: otherwise all its memory, and that of all VMs that boot with
+		// it, would count for a day.
 	}
 }
 

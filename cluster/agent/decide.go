@@ -516,7 +516,8 @@ func (d *decider) undefine(vm VM) {
 	}
 }
 
-// reportRunning reports a VM that runs, if the leader does not know that it runs or charges it other memory than it has.
+// reportRunning reports a VM that runs, if the leader does not know that it runs or charges it other memory than it has. Without this
+// condition the agent would report it in every round.
 func (d *decider) reportRunning(vm VM, now hypervisor.VM) {
 	st := Status{Phase: PhaseRunning}
 	needs := max(now.Balloon, d.given[vm.Spec.Identity.VM])

@@ -49,7 +49,7 @@ func (g *guestWatch) set(from, to int64, now time.Time) {
 	if g.target != to {
 		g.target, g.reached, g.nearest, g.progressed, g.moved = to, false, distance(from, to), now, now
 	}
-	if to < from && to < g.grant { // the host takes back what the guest does not use of its grant
+	if to < from && to < g.grant { // the host takes back, where memory is short, what the guest does not use of its grant
 		g.grant = to
 	}
 }

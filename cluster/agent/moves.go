@@ -316,7 +316,7 @@ func (r *runner) pace() time.Duration {
 	if len(r.progress()) > 0 || r.watched() {
 		every = min(every, progressEvery)
 	}
-	if r.Recorder != nil { // the host is measured once in each ten seconds of the clock, at its phase
+	if r.Recorder != nil { // one measurement, the history's, falls on the host's phase in each ten seconds of the clock
 		every = min(every, tillSlot(time.Now().Add(-phase(r.Host))))
 	}
 	return every

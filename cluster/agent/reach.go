@@ -20,7 +20,8 @@ import (
 // PeersWanted asks the leader which hosts to test.
 type PeersWanted struct {
 	Host string
-	// The leader returns the Max hosts that come after this one by name, in a ring, and those of Again that are still hosts.
+	// The leader returns at most Max hosts that take VMs over: those that come after this one by name, in a ring. To them it adds
+	// those of Again that still take VMs over.
 	After string
 	Max   int
 	Again []string `json:",omitempty"`

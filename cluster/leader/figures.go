@@ -13,7 +13,8 @@ import (
 
 // HostStats are what only the leader knows of a host, for monitoring.
 type HostStats struct {
-	// Unproved are its restartable VMs that wait for a failover although nothing proves the host lost, nor will without an operator.
+	// Unproved are its restartable VMs that are not started elsewhere because nothing proves that the host lost them, and no time that
+	// passes will: a fence device or an operator must.
 	Unproved int
 	// Watched: the host's configuration names a watchdog, armed or not.
 	Watched bool

@@ -73,12 +73,12 @@ func (t *term) due(now time.Time) <-chan time.Time {
 
 // planInputs are what plans depend on. If they are as they were when there was no plan, there is none now.
 type planInputs struct {
-	index, settings      uint64
+	index, settings      uint64 // of the state: PlacementIndex and SettingsIndex
 	unavailable, awaited string
 	suspended            string
-	moves                bool
+	moves                bool   // a plan is moving VMs
 	again                uint64 // term.evaluations: preempted VMs may start again, or time has passed
-	relisted             uint64
+	relisted             uint64 // term.relisted: a host that lists a VM, such as one that a migration left there, takes no start of it
 }
 
 func (t *term) inputsOf(s *state.Snapshot, env placement.Env) planInputs {

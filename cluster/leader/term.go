@@ -19,8 +19,8 @@ import (
 )
 
 // term is what this server knows in one term in which it leads, besides the state. StartTerm makes the next one; nothing of a term
-// outlives it. A caller goes on with the term in which it began. Once that is over it grants nothing, records no loss and proposes
-// nothing, even if this server leads again.
+// outlives it. A caller goes on with the term in which it began. Once another term has begun, the earlier one grants nothing, records no
+// loss and proposes nothing of its own, even if this server leads again.
 type term struct {
 	c      *Service // what outlives the term
 	number uint64   // 0: this server has not led yet

@@ -202,7 +202,7 @@ func (by Scale) of(g state.Group) state.Group {
 		g.CPU = *by.CPU
 	}
 	if by.Memory != nil {
-		if g.MemoryMin == g.Memory { // no minimum was set: all of the memory is
+		if g.MemoryMin == g.Memory { // no minimum was set: all of the memory is. One that was set stays
 			g.MemoryMin = *by.Memory
 		}
 		g.Memory = *by.Memory

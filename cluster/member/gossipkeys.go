@@ -35,7 +35,8 @@ func nextKeys(k transport.GossipKeys, revoked []string, since time.Duration, rot
 	covered := func(serial string) bool { _, found := slices.BinarySearch(k.Covers, serial); return found }
 	switch {
 	case slices.ContainsFunc(revoked, func(s string) bool { return !covered(s) }):
-		// A removed member knows all keys, also the pending one, which is dropped. The key before that may still be in use.
+		// A removed member knows all keys. The pending one, with which nothing is sealed yet, is dropped. Keys[0] stays in use until
+		// the fresh key takes its place. The key before it stays, too: members may still use it.
 		used := k.Keys
 		if k.Pending {
 			used = slices.Delete(slices.Clone(k.Keys), 1, 2)

@@ -8,10 +8,11 @@ import (
 )
 
 // How often a server's memory is collected. Little of it changes, and marking it at the usual rate takes an eighth of the server's time
-// under load. So garbage may grow for garbageTime at the pace at which it is made. It may grow to four times the live memory while that
-// is below ampleMemory/5: a server of 1,000 hosts and 10,000 VMs stays well under 1 GiB. Above that less is allowed, down to as much as
-// is live, as in other programs. When a server comes to rest, unused heap goes back to the kernel at once, which the runtime alone does
-// only over minutes. Then scattered rows are copied together (Store.Compact), because the runtime moves no objects.
+// under load. So garbage may grow for garbageTime at the pace at which it is made, but at most to four times the live memory while that
+// is below ampleMemory/5: a server of 1,000 hosts and 10,000 VMs stays well under 1 GiB under load. Above that less is allowed, down to
+// as much as is live, as in other programs. A server at rest makes little garbage. When it comes to rest, unused heap goes back to the
+// kernel at once, which the runtime alone does only over minutes. Then scattered rows are copied together (Store.Compact), because the
+// runtime moves no objects.
 const (
 	ampleMemory       = 700 << 20
 	maxGarbagePercent = 400 // percent of what is kept

@@ -25,7 +25,7 @@ type Move struct {
 	Move   uint64 `json:"move,omitempty"`
 	Permit uint64 `json:"permit,omitempty"`
 
-	// ID, Plan and Step: the migration that is opened, its move plan and its step of that. An opening Move has an ID.
+	// ID is the id of the migration that is opened, Plan its move plan and Step its step in that plan. An opening Move has an ID.
 	ID   string `json:"id,omitempty"`
 	Plan string `json:"plan,omitempty"`
 	Step int    `json:"step,omitempty"`

@@ -142,7 +142,8 @@ func (w *writer) endRun(r Run, outcome RunOutcome) {
 	w.forgetJobs()
 }
 
-// runEnds records in the run's occurrence whether the run ended by its deadline: Met or Missed.
+// runEnds records in the run's occurrence whether the run ended by its deadline: Met or Missed. A run that was lost, or whose VMs never
+// ran, has missed it.
 func (w *writer) runEnds(r Run, outcome RunOutcome) {
 	o, ok := w.read().Occurrence(r.Occurrence)
 	if r.Occurrence == "" || !ok || o.State.Over() {
@@ -331,7 +332,8 @@ func (w *writer) touchAll(hosts []string) {
 }
 
 // agenda records what the leader decided about occurrences. It leaves out an occurrence of which the job, the run or a host has changed
-// since, and conflicts if none is left. It touches the hosts whose reservations change: older plans that use those hosts conflict.
+// since, and conflicts if none is left and none is to be dropped. It touches the hosts whose reservations change: older plans that use
+// those hosts conflict.
 func (w *writer) agenda(b *AgendaPut) error {
 	if b.Basis >= w.index {
 		return fmt.Errorf("decided on index %d, which is not before %d: %w", b.Basis, w.index, ErrConflict)

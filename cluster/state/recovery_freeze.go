@@ -12,11 +12,11 @@ import (
 // The epoch of the copy is above the saved one, above that of the state it replaces (now; nil if that is not known), and not
 // below the seconds since 1970 at that time. So it is new also where the newest state is not known.
 //
-// The copy drops what lease renewals had reported, and every proof that a host was lost. The recovery freeze waits also for hosts
-// that joined since the state was saved: they may run its VMs. Members, revoked certificates and tokens decide who may connect. Of
-// these the copy has the current ones, not the saved ones. If the saved state is another cluster's, it has both. The recovery
-// freeze waits for the hosts in waitFor, too, and the cluster accepts their agents: an operator knows that they had joined, though
-// neither state does.
+// The copy drops what lease renewals had reported of how hosts enforce their leases, watchdogs included (Host.Fencing), and every
+// proof that a host was lost. The recovery freeze waits also for hosts that joined since the state was saved: they may run its VMs.
+// Members, revoked certificates and tokens decide who may connect. Of these the copy has the current ones, not the saved ones. If the
+// saved state is another cluster's, it has both: see beside. The recovery freeze waits for the hosts in waitFor, too, and the cluster
+// accepts their agents: an operator knows that they had joined, though neither state does.
 //
 // reason is a noun: "restore", "recovery".
 func PrepareRestore(in io.Reader, out io.Writer, reason string, at time.Time, now *Snapshot, waitFor ...string) error {
@@ -112,8 +112,9 @@ func (w *writer) waitForNew(now *Snapshot) {
 	}
 }
 
-// since brings the saved state of this same cluster up to date. Members, tokens and role bindings become those of now. Hosts that
-// joined, tenants, and certificates that were revoked since are added.
+// since brings the saved state of this same cluster up to date: members, hosts, certificates, tokens and role bindings came and went
+// since. Members, tokens and role bindings become those of now. The present rows of tenants, hosts that joined since, and revocations
+// of certificates and of users' tokens are added to the saved ones.
 func (w *writer) since(now *Snapshot) {
 	w.waitForNew(now)
 	replace(w, now, tMembers, (*Snapshot).Members)

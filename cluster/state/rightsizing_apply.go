@@ -110,7 +110,7 @@ func (w *writer) target(t VMTarget, basis uint64, set RightsizingSettings) error
 	if vm.Target == g.Memory {
 		vm.Target = 0
 	}
-	// For these reasons only a lower target is refused. The leader may always raise one.
+	// For these reasons a lower target is refused, never a higher one: memory that was taken from a VM may be given back.
 	if why := rightsizes(&vc, set, basis); why != "" && vm.Due(g) < old.Due(g) {
 		return fmt.Errorf("target of VM %s: %s: %w", vm.Name, why, ErrConflict)
 	}

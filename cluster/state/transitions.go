@@ -57,7 +57,8 @@ func (v VM) Restarting(g Group, why string, elsewhere bool) VM {
 }
 
 // mayBecome says why a plan that was made on the state of the index basis may not put next in the place of the VM; nil if it may.
-// Reports of hosts change the VM's host, its generation and its phase while it takes resources; a plan does not.
+// While the VM takes resources a plan changes neither its host nor its generation. Within a generation a plan may move the phase on, such
+// as to stopping, but never back: how far a start has come is known by reports of its host.
 func (v VM) mayBecome(next VM, basis uint64) error {
 	switch {
 	case v.Generation > next.Generation:

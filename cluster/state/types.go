@@ -230,7 +230,7 @@ const (
 	Stopping Phase = "stopping" // to be stopped; still charged to its host
 	Stopped  Phase = "stopped"  // its host reports that it does not run
 	Failed   Phase = "failed"   // ended without being asked to, or could not start: see Reason
-	Lost     Phase = "lost"     // proved not to run on any host; the leader starts it again
+	Lost     Phase = "lost"     // proved not to run on any host; to be started again: see admission.Restart
 )
 
 // VM is one instance of a group.

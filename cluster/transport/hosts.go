@@ -22,8 +22,8 @@ const (
 )
 
 // line is what an agent last sent to this leader. The agent's calls carry a session that the leader gave it, and a number that grows.
-// They are answered one by one in the order of numbers. A call that arrives after a later one is refused: what it reports may not be so
-// any more.
+// Those of a kind are answered one by one in the order of numbers. A call is refused if a later one of its kind arrived before its
+// turn: what it reports may not be so any more.
 type line struct {
 	busy map[string]chan struct{} // by kind; each holds one while a call is answered
 

@@ -54,8 +54,9 @@ type reportHead struct {
 
 // change returns what is new since the last report that the leader took. It may be called again for another try: nothing counts until
 // taken. due: it is time for samples. If it is not, change leaves samples out, if any were sent before. It sends them all the same with
-// estimates, whose age they give, and if they show that a VM is under memory pressure or no longer so, or has changed its state. news:
-// the change has more than samples and what is Quiet. The leader keeps the highest Index, so an Index of 0 changes nothing for it.
+// a Head; with estimates, whose age they give; and if they show that a VM is under memory pressure or no longer so, or has changed its
+// state. news: the change has more than samples and what is Quiet. The leader keeps the highest Index, so an Index of 0 changes nothing
+// for it.
 func (e *reportEncoder) change(r agent.Report, due bool) (out Change, news bool, err error) {
 	out = Change{Since: e.n, Statuses: r.Statuses, Samples: r.Samples, Estimates: r.Estimates, Pressure: r.Pressure, Available: r.Available}
 	last := &e.last

@@ -29,8 +29,8 @@ func Change(s *state.Snapshot, vc state.VC, verb string, restart map[string]bool
 }
 
 // mustLeave returns those VMs of restart that cannot start again where they are: they move, a rule of vc keeps them from their host, or
-// the host does not have the additional memory that they get. A VM that its disk binds to the host stays there all the same: see
-// change.
+// the host does not have the additional memory that they get, beside what is reserved and kept there. A VM that its disk binds to the
+// host stays there all the same: see change.
 func mustLeave(s *state.Snapshot, vc state.VC, restart map[string]bool, env placement.Env) map[string]bool {
 	leave, grown := map[string]bool{}, map[string]int64{}
 	misplaced, reserved := placement.Misplaced(s, vc), reservedBeside(s, &vc, env)

@@ -121,7 +121,7 @@ func (p *problem) applyMargin(s *state.Snapshot, skip string, env placement.Env,
 		if r.ignored != "" {
 			continue
 		}
-		// A VM may have more than it is sure of. New VMs may take that, as everywhere.
+		// A VM may use more CPU than it is sure of. New VMs may take that, as everywhere.
 		cpu := r.availability.Available.CPU + max(0, r.availability.Used.CPU-known[j]) - (owed[j] - known[j])
 		memory := float64(r.availability.Available.Memory - missed[j].Memory)
 		r.byAvailability = cpu < r.cpu || memory < r.memory

@@ -270,7 +270,8 @@ func (x *drainer) spent(plans []state.MovePlan) (moved, sent int64, soon bool) {
 }
 
 // silent names another host that does not report now, and might take VMs once it does. While there is one, no drain is given up and no
-// VM is shut down, for up to maxUnavailable after the drain began or its last plan ended.
+// VM is shut down, until maxUnavailable after the drain began or its last plan ended, whichever is later. A drain waits as long for the
+// host that is drained.
 func (x *drainer) silent() string {
 	if !x.env.Now.Before(x.d.Since.Add(maxUnavailable)) && !x.env.Now.Before(x.plan.EndedAt.Add(maxUnavailable)) {
 		return ""

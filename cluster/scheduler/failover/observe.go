@@ -36,7 +36,8 @@ func whyUnavailable(h *state.Host, r HostReport, reported bool, last renewal, le
 }
 
 // A new leader does not know what a host runs, nor which VMs it could take, until the host's agent has reported to it. Until all agents
-// have, or until a lease has passed, the leader plans nothing that needs a target, and refuses nothing for lack of one.
+// have, or until a lease has passed, in which a host that lives reports, the leader plans nothing that needs a target, and refuses
+// nothing for lack of one.
 
 // owesReport says whether a leader must not plan without a host that has not reported to it. A lost host has a proof instead,
 // and one that is cordoned without a drain and without VMs is neither source nor target.

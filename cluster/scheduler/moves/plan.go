@@ -78,7 +78,8 @@ func allot(steps []state.MoveStep, budget int64) {
 }
 
 // Replanned returns a plan some moves of which did not happen, with other moves in their place. Moves that have yet to begin are
-// skipped; those of instead are added. If instead has no steps nothing else helps, and its reason says why.
+// skipped; those of instead, which was planned within what is left of the budget, are added. If instead has no steps nothing else
+// helps, and its reason says why.
 func Replanned(old state.MovePlan, instead state.MovePlan, why string) state.MovePlan {
 	out := old
 	out.Tries++

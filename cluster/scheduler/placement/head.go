@@ -15,8 +15,8 @@ type Head struct {
 	Ends  []string                   // ids of the VCs that run there and are to have ended by then
 }
 
-// WaitingHead is Head while its VC waits, and for two evaluations after its time: a head that still counts has been found again by
-// then.
+// WaitingHead is Head while its VC waits, but at most until two evaluations after its time: a head that still counts has been found
+// again by then.
 func (e *Env) WaitingHead(s *state.Snapshot) *Head {
 	if e.Head == nil || e.Now.After(e.Head.At.Add(2*max(e.Period, time.Minute))) {
 		return nil

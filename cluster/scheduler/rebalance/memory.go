@@ -17,8 +17,8 @@ type MemoryPlan struct {
 }
 
 // PlanMemory plans the moves of fewest bytes that free so many more bytes on a host whose VMs use more memory than it has. The fleet
-// pins the VMs that are short of memory themselves: they may grow further on any host. A plan has maxMemoryPeriods to end. After one
-// that ended badly the host gets none for memoryRest periods.
+// pins the VMs that are short of memory themselves: they may grow further on any host. A plan has maxMemoryPeriods periods to end,
+// beside the time that its moves are predicted to take. After one that ended badly the host gets none for memoryRest periods.
 func PlanMemory(s *state.Snapshot, host string, bytes int64, now time.Time, period time.Duration, fleet func() *moves.Fleet) MemoryPlan {
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()

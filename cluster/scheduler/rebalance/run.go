@@ -93,7 +93,8 @@ func (r *Runner) Weigh(ctx context.Context, s *state.Snapshot, env placement.Env
 }
 
 // Replan plans again what is left of a plan some moves of which did not happen. If nothing helps any more, the plan has failed. It is
-// stopped instead if no move failed, or if silent hosts could take VMs.
+// stopped instead if no move failed, or if silent hosts could take VMs. For a drain silent hosts make no difference: the drain goes on
+// with another plan.
 func (r *Runner) Replan(ctx context.Context, s *state.Snapshot, env placement.Env, a *moves.Replan) error {
 	meta, _ := s.Meta()
 	set := meta.Settings.Moves.WithDefaults()

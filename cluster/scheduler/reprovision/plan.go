@@ -208,7 +208,7 @@ func (x *evaluation) promise() {
 		switch {
 		case p.Pending > 0:
 			wants = min(v.Reserved, v.Demand)
-		case old != nil && p.Used >= borrowedBelow*old.Cores: // a run that uses less than half gets nothing until its cap limits it again
+		case old != nil && p.Used >= borrowedBelow*old.Cores: // it uses half or more; else others have it until a cap limits the run again
 			wants = min(v.Reserved, max(old.Cores, headroom*p.Used))
 		}
 		if cores := min(wants, x.bound(r)); cores > 0 {
