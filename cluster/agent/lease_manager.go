@@ -77,13 +77,15 @@ type leaseManager struct {
 	stopped    map[string]stoppedVM // for want of a lease, by id
 	dog        Watchdog             // the one in use
 	leaving    bool                 // dog is of an earlier configuration, and to be stopped
-	wd         time.Duration
-	reported   time.Duration // time-out of the armed watchdog that the last answered renewal reported; 0: it reported none
+	wd         armedFor
 	unsure     bool          // the watchdog could not be petted: it must not be reported as armed
 	renewed    chan struct{} // closed and made again at each answered renewal
 
 	dirty chan struct{} // holds one while there is something to save
 }
+
+// armedFor is the time-out of the armed watchdog, and the one that the last answered renewal reported; 0: none.
+type armedFor struct{ timeout, reported time.Duration }
 
 func newLeaseManager(o Options, log *slog.Logger) (*leaseManager, error) {
 	k := &leaseManager{o: o, log: log, clock: o.Clock, dog: o.Watchdog, stopped: map[string]stoppedVM{}, renewed: make(chan struct{}), dirty: make(chan struct{}, 1), writing: make(chan struct{}, 1)}
@@ -166,7 +168,7 @@ func (k *leaseManager) renew(ctx context.Context) (time.Duration, error) {
 	q := Renewal{Host: k.o.Host, Enforcing: enforcing, Boot: k.o.Boot, Watched: k.o.Watchdog != nil}
 	wanted := k.running+k.starting+k.expected > 0 || !k.known || !k.heard
 	if enforcing && wanted && k.memory.Armed && !k.unsure && !k.leaving {
-		q.Watchdog = k.wd
+		q.Watchdog = k.wd.timeout
 	}
 	if !k.memory.Fresh {
 		q.Machine = k.o.Machine
@@ -204,7 +206,7 @@ func (k *leaseManager) granted(q Renewal, sent lease.Instant, g Grant) (time.Dur
 	}
 	k.memory.Lease = k.memory.Lease.Granted(sent, g.Lease, g.Enforce)
 	k.memory.Epoch, k.memory.Index = g.Epoch, g.Index
-	k.reported = q.Watchdog
+	k.wd.reported = q.Watchdog
 	close(k.renewed)
 	k.renewed = make(chan struct{})
 	none := k.known && k.heard && k.running+k.starting+k.expected == 0
@@ -236,7 +238,7 @@ func (k *leaseManager) stopLocked() error {
 	k.memory.Armed, k.memory.ArmedAs = false, ""
 	k.log.Info("watchdog disarmed")
 	if k.leaving {
-		k.dog, k.leaving, k.wd, k.unsure = k.o.Watchdog, false, 0, false
+		k.dog, k.leaving, k.wd.timeout, k.unsure = k.o.Watchdog, false, 0, false
 	}
 	return nil
 }
@@ -256,7 +258,7 @@ func (k *leaseManager) armLocked() error {
 	if err != nil {
 		return err
 	}
-	k.wd, k.memory.Armed, k.unsure = wd, true, false
+	k.wd.timeout, k.memory.Armed, k.unsure = wd, true, false
 	if !k.leaving {
 		k.memory.ArmedAs = k.o.WatchdogAs
 	}
@@ -324,14 +326,14 @@ func (k *leaseManager) petting(ctx context.Context) {
 		}
 		wait := idleDog
 		if k.memory.Armed {
-			wait = max(minPet, k.wd/petEvery)
+			wait = max(minPet, k.wd.timeout/petEvery)
 			now := k.clock()
 			// Without a lease the watchdog is petted only while a recent list shows no restartable VM: one may have arrived by
 			// migration.
 			known := k.known && now-k.asOf <= knownFor
 			if k.memory.Lease.MayPet(now, k.running+k.starting, known) {
 				var err error
-				if k.wd == 0 { // not taken over yet from the agent before this one
+				if k.wd.timeout == 0 { // not taken over yet from the agent before this one
 					err = k.armLocked()
 				} else {
 					err = k.dog.Pet()
@@ -486,7 +488,7 @@ func (k *leaseManager) expects(want Desired) {
 func (k *leaseManager) guarded(ctx context.Context) error {
 	k.mu.Lock()
 	leased, armed, enforce, guarded := k.memory.Lease.Leased(k.clock()), k.memory.Armed, k.memory.Lease.Enforce, k.dog != nil
-	known := armed && k.reported > 0
+	known := armed && k.wd.reported > 0
 	k.mu.Unlock()
 	switch {
 	case !leased:

@@ -263,7 +263,7 @@ func TestGuestPowersOff(t *testing.T) {
 	h := lab.New(t, lab.Options{Hosts: 1}).Host(1)
 	d := daemon.New(t, h)
 	d.Done(d.Create(t.Context(), spec("a", 1, 1)))
-	console := must(d.Console(t.Context(), "a-g-0"))(t)
+	console := attach(t, d, "a-g-0")
 	defer console.Close()
 	waitFor(t, console, "EVENKEEL-GUEST ready", time.Minute)
 	if _, err := console.Write([]byte("poweroff\n")); err != nil {

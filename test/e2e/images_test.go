@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -264,10 +265,24 @@ func disks(t *testing.T, d *daemon.Daemon, h *lab.Host, base string) {
 	}
 }
 
+// attach opens a VM's console. A libvirt that shares two CPUs with other labs may take longer than a call may: vcd answers that it is out
+// of reach, and a user tries again.
+func attach(t *testing.T, d *daemon.Daemon, vm string) (console io.ReadWriteCloser) {
+	t.Helper()
+	d.Eventually(2*time.Minute, "the console of "+vm+" is open", func(context.Context) (bool, error) {
+		var err error
+		if console, err = d.Console(t.Context(), vm); err != nil && !client.IsProblem(err, v1.ProblemUnavailable) {
+			t.Fatal(err)
+		}
+		return err == nil, err
+	})
+	return console
+}
+
 // report asks a guest, over its console, what it found when it booted.
 func report(t *testing.T, d *daemon.Daemon, vm string) string {
 	t.Helper()
-	console := must(d.Console(t.Context(), vm))(t)
+	console := attach(t, d, vm)
 	defer console.Close()
 	said := make(chan string)
 	go func() {
