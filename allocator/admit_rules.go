@@ -279,9 +279,10 @@ type deal struct {
 	total       int        // sum of left
 }
 
-// putDown places VMs by the rules, group after group: groups with fewer required terms first, then
-// the largest. It fills one host after another with as many VMs as each takes. pk must have begun
-// with the needs. fullest: hosts with the least room left come first.
+// putDown places VMs by the rules, group after group: groups with fewer required terms first, since
+// others may require them, then the largest. It fills one host after another with as many VMs as
+// each takes. pk must have begun with the needs. fullest: hosts with the least room left come
+// first.
 func (u *ruling) putDown(pk *packer, need []float64, unplaced []int, fullest bool) deal {
 	d := deal{cpu: slices.Clone(pk.freeCPU), memory: slices.Clone(pk.freeMemory), here: make([]int, len(u.hosts)),
 		on: make([][]uint64, len(u.hosts)), left: slices.Clone(unplaced)}

@@ -57,7 +57,7 @@ type hostsPart struct {
 }
 
 // mixBound returns an upper bound on the minimum yield, at most the bound given. Where it proves that memory is
-// too small at any yield it returns that bound unchanged: ProveInfeasible reports this case.
+// too small at any yield it lowers the bound no further: ProveInfeasible reports this case.
 func mixBound(p *Problem, bound float64) float64 {
 	if !(bound > 0) || !mixMatters(p, bound) {
 		return bound

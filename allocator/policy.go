@@ -134,7 +134,7 @@ func (w *work) arrange(host []int32) {
 	}
 }
 
-// keepHomes exchanges the hosts of VMs within a group, so that as many as can stay where they are and need not be arranged.
+// keepHomes exchanges the hosts of VMs within a group, so that as many as possible stay where they are: those need not be arranged.
 func (w *work) keepHomes(host []int32) {
 	hosts := make([][]int, len(w.p.Groups))
 	for g := range hosts {

@@ -243,9 +243,9 @@ func (a *admission) neverByRules() bool {
 }
 
 // neverTogether reports whether a VM of group g is proved to fit on no host, even an empty one, together with the VMs that it requires
-// there, the VMs that those require, and so on. It counts only required terms that name groups of g's own virtual cluster alone: a VM
-// of another one may be there already. It proves nothing where VMs of the virtual cluster have hosts: what these require does not count
-// any more.
+// there, the VMs that those require, and so on. It counts only required terms vc:... that name groups of g's own virtual cluster alone:
+// what a label names may come with another one, or be there already. It proves nothing where VMs of the virtual cluster have hosts:
+// what these require does not count any more.
 func (a *admission) neverTogether(g int) bool {
 	own := a.t.members[a.t.of[g]]
 	rules := search.Rules{Apart: a.ruled.apart, With: make([][][]uint64, len(a.p.Groups))}

@@ -34,8 +34,9 @@ type Buffer struct {
 	// AboveRequest lets a need grow above the request, where what is above may be had.
 	AboveRequest bool
 
-	// MinAge is how long a VM is observed before its need is estimated; until then its need is the request. The caller
-	// enforces it: the simulator does, and the daemons wait for a trusted forecast instead.
+	// MinAge is how long a VM is observed before its need is estimated; until then its need is the request. This package
+	// does not enforce it. The simulator has rightsizing.Options.MinAge; the daemons wait for a trusted forecast, or for a
+	// quarter of an hour of measured use (agent.Ahead).
 	MinAge time.Duration
 }
 

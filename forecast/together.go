@@ -16,7 +16,7 @@ type PastUse struct {
 func (p *PastUse) Remember(steps int) { *p = PastUse{used: make([]float32, steps), last: -1} }
 
 // Note what was used in a step. The latest step keeps the larger of two uses. A use of an earlier step counts for the latest one. Steps
-// that are left out count as the one before.
+// that are left out count as the one before. A step that is older than all that are remembered forgets them: the clock was ahead.
 func (p *PastUse) Note(step int64, used float64) {
 	n := int64(len(p.used))
 	switch {
@@ -51,9 +51,9 @@ type Neighbor struct {
 	Past    *PastUse
 }
 
-// PeakTogether returns the most that VMs which share a host used together in one of the last steps. Where the use of a VM in a step is not
-// known, it counts with a share of its request: the mean share that the other VMs used then, less two standard errors, or nothing if fewer
-// than two are known.
+// PeakTogether returns the most that VMs which share a host used together in one step of the last so many. Where the use of a VM in a
+// step is not known, it counts with a share of its request: the mean share that the other VMs used then, less two standard errors, or
+// nothing if fewer than two are known.
 func PeakTogether(vms []Neighbor, now int64, steps int) float64 {
 	peak, begin := 0.0, now+1
 	for i := range vms {

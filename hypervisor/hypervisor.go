@@ -219,7 +219,7 @@ type VM struct {
 	Name     string // the hypervisor's name for it
 	State    State
 	// Leftover: State is Incoming, and the hypervisor reports no migration of the VM, in or out. The source of a migration is
-	// left so if its daemon is lost in the last phase. It runs nothing until it is resumed.
+	// left so if its daemon is lost in the last phase. Its guest stands still until it is resumed.
 	Leftover bool
 	// Standing: State is Paused, and the hypervisor reports that a migration left it so (Migration.Paused); it was not resumed since. A
 	// hypervisor whose daemon was restarted may not know that any more.

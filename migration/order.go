@@ -184,8 +184,8 @@ func (o *order) roomiest(vm int) int {
 	return to
 }
 
-// stage makes a staging hop of a VM that is in the way of another one on its target: if there is
-// one, of a VM that frees enough memory for the other, and of these of the cheapest.
+// stage makes a staging hop of a VM that is on the target of another one which waits for its memory:
+// of the cheapest, and preferably of those that alone free enough for the other.
 func (o *order) stage() bool {
 	best, where, helps := -1, -1, false
 	cheaper := func(vm int) bool {

@@ -9,7 +9,7 @@ import (
 // time, from a placement whose bytes are known to be fewest. It places the VMs of the host with the
 // greatest level and of one to three others again, by the same branch and bound, so that these
 // hosts are below that level for the fewest bytes more. Then it does the same with other small sets
-// of hosts, so that bytes are saved and no level rises above.
+// of hosts, so that bytes are saved and no level rises above the greatest.
 const (
 	refineNodes = 1_500_000 // for all
 	subNodes    = 3_000     // for one set of hosts

@@ -77,7 +77,7 @@ func newSearch(f *fleet) *search {
 			reserves[j].Add(f.of(vm).Reclaimable)
 		}
 	}
-	for j := range s.p.Hosts { // the reserve counts one VM more than there are: that several may need more is for order to see
+	for j := range s.p.Hosts { // the reserve counts one VM more than there are, the largest: that several may need more is for order to see
 		s.p.Hosts[j].Memory = max(0, f.p.Hosts[j].room(reserves[j].With(reclaimable)), f.used[j])
 	}
 	s.cost = make([][]float64, len(f.p.Groups))

@@ -23,8 +23,8 @@ func (k *Once) Add(deficit, deviation float64) {
 	}
 }
 
-// Share is the share of its deviation that each VM is given, 0 to 1: the smallest with which the deviations given and the reserve then left
-// are surely no less than all deviations, and no less than the reserve of VMs without any.
+// Share is the share of its deviation that each VM is given, 0 to 1: the smallest for which the deviations given and the reserve then left
+// surely are in sum no less than all deviations, and no less than the reserve if none were given.
 func (k *Once) Share() float64 {
 	if k.deviations <= k.Reserve.Bytes() {
 		return 0

@@ -10,7 +10,7 @@ import (
 type Rightsizer struct {
 	r     Result
 	free  []Amount    // by host
-	keep  []float64   // by host: the largest deficit of one component so far
+	keep  []float64   // by host: the reserve so far, the largest deficit of one component, bytes
 	order []int32     // elastic components of one application, oldest first
 	claim []claim     // by component
 	hosts []hostShare // by host

@@ -13,9 +13,10 @@ const maxParty = 8
 // partyTries bounds the work of choosing one party.
 const partyTries = 64
 
-// Party returns the classes of VMs that must come to a host together so that a VM of the class may come to it: the class
-// itself first, then one class for each further VM. on is the set of classes on the host. left is how many VMs of a class
-// there are besides those on the host. nil: with sure no party keeps the rules, without it none was found.
+// Party returns the classes of VMs that must come to a host together so that a VM of the class may come to it: the
+// class itself first, then one class for each further VM. on is the set of classes on the host. left is how many VMs of
+// a class there are besides those on the host. nil: with sure no party keeps the rules and fits, without it none of at
+// most maxParty VMs was found. Of rules, With and Apart count.
 //
 // fits, which may be nil, is also asked about parties that are not complete: what it refuses must not fit with more
 // VMs.

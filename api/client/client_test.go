@@ -142,9 +142,11 @@ func TestFollow(t *testing.T) {
 			body = ": events after 4\n\n" + event(5) + event(6) + "id: 7\ndata: {\"se"
 		case 2:
 			w.WriteHeader(http.StatusBadGateway)
-		case 3:
-			body = ": events after 6\n\n: still here\n\n" + event(7) + "event: gap\ndata: {\"after\":7,\"next\":20}\n\n"
+		case 3: // as many streams as there may be
+			w.WriteHeader(http.StatusTooManyRequests)
 		case 4:
+			body = ": events after 6\n\n: still here\n\n" + event(7) + "event: gap\ndata: {\"after\":7,\"next\":20}\n\n"
+		case 5:
 			body = strings.ReplaceAll(event(20), "\n", "\r\n")
 		default:
 			w.Header().Set("Content-Type", "application/problem+json")
@@ -170,7 +172,7 @@ func TestFollow(t *testing.T) {
 	if want := []string{"5", "6", "7", "gap 7-20", "20"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if want := []string{"", "6", "6", "19", "20"}; !slices.Equal(asked, want) {
+	if want := []string{"", "6", "6", "6", "19", "20"}; !slices.Equal(asked, want) {
 		t.Errorf("asked after %q, want %q", asked, want)
 	}
 }

@@ -67,7 +67,7 @@ func (c *Client) Follow(ctx context.Context, q EventQuery, handle func(Message) 
 			return ctx.Err()
 		case errors.As(err, &stop):
 			return stop.err
-		case errors.As(err, &refused) && refused.Problem.Status/100 == 4:
+		case errors.As(err, &refused) && refused.Problem.Status/100 == 4 && refused.Problem.Status != http.StatusTooManyRequests:
 			return err
 		case q.After == nil: // nothing to go on from: the caller would miss events without knowing
 			return err

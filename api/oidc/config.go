@@ -1,6 +1,7 @@
 // Package oidc judges bearer tokens of one OpenID Connect issuer: whether a JSON Web Token was signed by the issuer for this
 // cluster and is good now, and which role its groups give. What decides is pure; a loop of its own fetches the issuer's keys.
-// A request with a token never waits for the issuer longer than keyWait. Only the log-in of a browser may (FinishLogin).
+// A request with a token waits for the issuer for at most keyWait for its keys, and as long for the groups of a token that is new here
+// (CurrentSoon). Only the log-in of a browser may wait longer (FinishLogin).
 package oidc
 
 import (

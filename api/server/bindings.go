@@ -123,8 +123,8 @@ func (s *Server) grantRole(ctx context.Context, in *struct {
 // mayBind refuses a grant that the role of the principal alone would allow.
 //
 // A person acts in the first tenant in which it has a role, so that a binding in one tenant may change what its requests in others
-// mean: only admins of the cluster bind people. A binding has no end: a principal whose token ends makes none, or it would have the
-// right after that (as with tokens, see endOf).
+// mean: only admins of the cluster bind people. A binding has no end: the holder of a token that ends makes none, or it would have the
+// right after that (as with tokens, see endOf). People who log in may (see lastingEnd).
 func mayBind(p *principal, to v1.Subject) error {
 	switch {
 	case p.of() != "" && state.SubjectKind(to.Kind) != state.SubjectToken:

@@ -18,10 +18,11 @@ const (
 	DefaultRate = 500
 	// burst is how many seconds' worth of requests a principal may send at once.
 	burst = 10
-	// probeRate is how many dry runs in a second a server answers all tokens of one tenant together. A dry run shows whether something fits
-	// now: the bound slows a search for how much room others leave. It does not count requests that are carried out, or refused.
+	// probeRate is how many dry runs in a second a server answers all tokens of one tenant together. A dry run shows whether something
+	// fits now and changes nothing: the bound slows a search for how much room others leave. Real requests, carried out or refused, do
+	// not count.
 	probeRate = 2
-	// maxBuckets is the number of buckets from which on those are dropped that are full again.
+	// maxBuckets is the number of buckets from which on those are dropped that are full again: a new one is full, too.
 	maxBuckets = 10_000
 )
 

@@ -110,7 +110,7 @@ func again[D any](v *visit, page string, problem *v1.Problem, read func(*visit) 
 	return v.showWith(problem, page)
 }
 
-// showWith shows a page, and with it why the request was refused, with the status of that problem.
+// showWith shows a page and, if the request was refused (problem is not nil), why, with the status of the problem.
 func (v *visit) showWith(problem *v1.Problem, page string) error {
 	if v.Problem = problem; problem != nil {
 		return v.showAs(problem.Status, page)

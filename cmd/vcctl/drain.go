@@ -111,7 +111,7 @@ func drainRequest(c *call) (v1.DrainRequest, error) {
 	return q, err
 }
 
-// drainNext drains the first drain batch without the hosts of --skip.
+// drainNext drains the first drain batch that has other hosts than those of --skip (drained before), and only these others.
 func drainNext(c *call, q v1.DrainRequest) error {
 	groups, err := c.api.DrainGroups(c.ctx)
 	if err != nil {

@@ -54,7 +54,7 @@ type past struct {
 	vms, throttled, unknown int
 }
 
-// add adds a virtual cluster whose VMs are so many steps ahead, and returns the cores that it declared.
+// add adds a virtual cluster whose VMs are so many steps ahead of their history, and returns the cores that it declared.
 func (p *past) add(vc v1.HistoryVirtualCluster, ahead int) (cores float64) {
 	arrival := max(0, vc.CreatedAt.Sub(p.h.From).Seconds())
 	if arrival >= p.end {

@@ -50,10 +50,10 @@ func sizes(runs [][]float64) (work, length []float64) {
 }
 
 // unseenRun returns a run that is to be learned from beside a job's own ones, where these are too few for a chance: n runs say nothing
-// about less than 1/(n+1). It is the job's typical run, made so long and so heavy that only that share of the later runs of its peers is
-// longer, or heavier. Peers are jobs as steady as this one. steps bound the run: no reservation serves a run that is longer than its
-// window. It assumes that jobs of equal spread have equal tails, which is true as a mean over jobs if at all. nil: the job's own runs are
-// enough, or those of all peers too few.
+// about less than 1/(n+1). It is the job's typical run, made so long and so heavy that only the share chance of the later runs of its
+// peers is longer, or heavier. Peers are the jobs about as steady as this one (alikeWithin, or less alike where these have too few
+// runs). steps bound the run: no reservation serves a run that is longer than its window. It assumes that jobs of equal spread have
+// equal tails, which is true as a mean over jobs if at all. nil: the job's own runs are enough, or those of all peers too few.
 func unseenRun(runs [][]float64, peers []Peer, chance float64, steps int) []float64 {
 	if len(runs) == 0 || !(chance > 0) || Supports(len(runs), chance) {
 		return nil

@@ -21,8 +21,8 @@ const (
 	betweenAlarms = 100
 	// bet is the exponent of the bets against a model: small ones win more on p-values that are far too small.
 	bet = 0.3
-	// surestAlpha is so small a weight that a fit to a thousand runs or fewer leaves no debt: debt costs more than
-	// all that is reserved against it.
+	// surestAlpha is so small a weight of over-allocation that a fit to a thousand runs or fewer leaves none of them
+	// short: a unit that a run falls short of costs more than all that is reserved for it.
 	surestAlpha = 0.001
 )
 

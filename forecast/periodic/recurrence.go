@@ -67,8 +67,12 @@ func allowed(rule string) error {
 	if n, err := strconv.Atoi(cmp.Or(given["INTERVAL"], "1")); err != nil || n < 1 || n > maxInterval {
 		return fmt.Errorf("INTERVAL must be a number from 1 to %d", maxInterval)
 	}
-	if n, err := strconv.Atoi(cmp.Or(given["COUNT"], "1")); err != nil || n < 1 || n > maxSearched {
-		return fmt.Errorf("COUNT must be a number from 1 to %d", maxSearched)
+	counted := maxSearched
+	if given["BYDAY"] != "" {
+		counted /= 7 // days that it leaves out are searched, too
+	}
+	if n, err := strconv.Atoi(cmp.Or(given["COUNT"], "1")); err != nil || n < 1 || n > counted {
+		return fmt.Errorf("COUNT must be a number from 1 to %d", counted)
 	}
 	for _, day := range strings.Split(given["BYDAY"], ",") {
 		number := day[:max(0, len(day)-len("MO"))]
@@ -248,9 +252,10 @@ func laterMonths(o rrule.ROption, from time.Time) rrule.ROption {
 	return o
 }
 
-// instants returns when a time of a rule comes. A rule comes once where its interval is longer than the change of the clock: a time that
-// the zone's clock leaves out comes as much later as the clock is put forward, and one that it shows twice comes the first time. Any other
-// rule, such as one of every hour, does not come at a time that is left out, and comes both times at one that is shown twice.
+// instants returns when a time of a rule comes. A rule that counts days (interval 0), or whose interval is longer than the change of
+// the clock, comes once: a time that the zone's clock leaves out comes as much later as the clock is put forward, and one that it shows
+// twice comes the first time. Any other rule, such as one of every hour, does not come at a time that is left out, and comes both times
+// at one that is shown twice.
 func instants(wall time.Time, interval time.Duration, zone *time.Location) []time.Time {
 	first, second := readings(wall, zone)
 	if interval == 0 || interval > second.Sub(first).Abs() {

@@ -213,6 +213,7 @@ func TestParseRecurrenceRefuses(t *testing.T) {
 		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=DAILY;COUNT=0", "COUNT must"},
 		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=DAILY;COUNT=-3", "COUNT must"},
 		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=MINUTELY;COUNT=50001", "COUNT must"}, // it would end before its last time
+		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=MINUTELY;COUNT=7143;BYDAY=MO", "COUNT must be a number from 1 to 7142"},
 		{"DTSTART;TZID=UTC:20260101T000000\nRRULE:FREQ=HOURLY;BYHOUR=2", "these are: INTERVAL, COUNT, UNTIL, BYDAY, BYMINUTE"},
 	} {
 		if _, err := ParseRecurrence(c.text); err == nil || !strings.Contains(err.Error(), c.says) {

@@ -146,8 +146,9 @@ type answer struct {
 func (t *transfer) bandwidth() int64 {
 	switch {
 	case t.m.MaxBytes > 0:
-		// At a higher bandwidth much of a VM is sent between two polls: no budget would be kept, or each move would be aborted
-		// before the first figures came. At this one the budget lasts four seconds, or two if a disk is sent, too.
+		// At a higher bandwidth much of a VM is sent between two polls: no budget would be kept, or each move would be
+		// aborted before the first figures came. At this one a budget of 4 MiB or more lasts four seconds at least, or two
+		// if a disk is sent, too.
 		highest := max(t.m.MaxBytes>>2, 1<<20)
 		if t.m.Bandwidth > 0 {
 			highest = min(highest, t.m.Bandwidth)
@@ -302,8 +303,8 @@ func (t *transfer) ended(bill *budget, switched bool, err, failed error) (hyperv
 	return moved, nil
 }
 
-// Resume has the guest of a paused VM go on. It refuses a VM that a migration is about to bring or to take away: libvirt resumes
-// that one.
+// Resume has the guest of a paused VM go on. What a migration is about to bring or to take away is paused, too, and libvirt's to
+// resume: Resume refuses all that stateOf does not call Paused, or left over.
 func (h *Host) Resume(ctx context.Context, id string) error {
 	_, err := onVM(calling(ctx, "virDomainResume", id, ""), h, h.opts.CallTimeout, id, func(_ *libvirt.Connect, dom *libvirt.Domain, _ mark) (struct{}, error) {
 		state, reason, err := dom.GetState()

@@ -44,8 +44,8 @@ const (
 // Migrate moves a running VM to another host of the same world; To is its name. Memory is sent while the guest
 // runs, and what the guest dirties meanwhile is sent again. When the rest can go within Timing.Downtime, the
 // guest is handed over. Where a guest dirties its memory faster than it can be sent, MaxBytes or ctx ends the
-// attempt, unless the guest is slowed down (AutoConverge), or handed over before all is sent (PostCopy). After
-// that the rest always arrives here.
+// attempt, unless the guest is slowed down (AutoConverge), or handed over before all is sent (PostCopy). In this
+// simulation the rest then always arrives.
 func (c *conn) Migrate(ctx context.Context, id string, how hypervisor.Migration) (hypervisor.Moved, error) {
 	mv := &move{from: c, to: c.m.w.byName[how.To]}
 	began := false
