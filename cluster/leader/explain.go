@@ -49,7 +49,7 @@ func Explain(v *View, vc state.VC) Explanation {
 			say("tenant %s is suspended: nothing of it starts", tenant)
 		}
 		reports := &v.term.reports
-		env := v.withMargin(placement.Env{Now: v.now, NewID: func() string { return "" }, Pools: reports.pools(), Lists: listerOf(reports.each)})
+		env := v.withMargin(placement.Env{Now: v.now, NewID: func() string { return "" }, Unavailable: v.term.failover.Unavailable(v.Snapshot), Pools: reports.pools(), Lists: listerOf(reports.each)})
 		out.Decision = admission.Consider(v.Snapshot, vc, env)
 		if h := env.Head; h != nil && h.VC == vc.ID {
 			say("room on %d hosts is kept for it from %s on, by when %d virtual clusters there are to have ended%s", len(h.Hosts), h.At.Format("2006-01-02 15:04:05 MST"), len(h.Ends), ownOf(v.Snapshot, vc.Name, h.Ends))

@@ -86,6 +86,26 @@ func TestQueue(t *testing.T) {
 	})
 }
 
+// What waits is explained by the hosts that can be had now.
+func TestExplainBesideASilentHost(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		world := newWorld(t, 1)
+		c := startCluster(t, scratch.Dir(t), world, 1)
+		if err := world.Disconnect("h1"); err != nil {
+			t.Fatal(err)
+		}
+		c.eventually("h1 is out of reach", func(v *leader.View) bool { h, _ := v.Host("h1"); return v.HostView(h).State == "unreachable" })
+		r, err := c.Create(t.Context(), vc("a", 1, 1, 512*mib), leader.Call{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, _ := c.View(t.Context(), false)
+		if e := leader.Explain(v, r.VC); v.VCView(r.VC).State != state.VCQueued || !strings.Contains(strings.Join(e.Lines, "\n"), "0 of 1 VMs fit") {
+			t.Errorf("%s: %q", v.VCView(r.VC).State, e.Lines)
+		}
+	})
+}
+
 // Stopping keeps the VC; starting raises the generation.
 func TestStopStart(t *testing.T) {
 	bubble(t, func(t *testing.T) {

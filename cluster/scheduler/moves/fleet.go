@@ -209,7 +209,7 @@ func (f *builder) whyPinned(i int, vm state.VM, to string, moved time.Time) pin 
 		return pin{why: "its host " + vm.Host + " " + f.env.Unavailable[vm.Host]}
 	case f.routes.any(vm.Host) != "":
 		return pin{byRoutes, f.routes.any(vm.Host)}
-	case f.o.MinResidency > 0 && f.env.Now.Sub(moved) < f.o.MinResidency:
+	case f.env.Now.Sub(moved) < f.o.MinResidency && !moved.After(f.env.Now): // the clock of a leader before this one may have been ahead
 		return pin{why: fmt.Sprintf("moved %s ago", f.env.Now.Sub(moved).Round(time.Second))}
 	}
 	if g := f.groups[i].group; f.local(g) && !f.o.CopyStorage {

@@ -154,7 +154,7 @@ func (r *Runner) MakeRoom(ctx context.Context, s *state.Snapshot) (bool, error) 
 		if i == maxRoomTries {
 			break
 		}
-		recent := recentPlans(s, env.Now.Add(-set.CoolDown.Duration()), func(p *state.MovePlan) bool { return p.VC == vc.ID })
+		recent := recentPlans(s, env.Now, set.CoolDown.Duration(), func(p *state.MovePlan) bool { return p.VC == vc.ID })
 		if r.tried[vc.ID] == at || recent >= maxRoomPlans {
 			continue
 		}
@@ -201,7 +201,7 @@ func (r *Runner) MakeSlotRoom(ctx context.Context, s *state.Snapshot) (bool, err
 	r.slotsAt = now
 	for _, slot := range r.o.Slots(s, env.Now) {
 		o := slot.Occurrence
-		recent := recentPlans(s, env.Now.Add(-set.CoolDown.Duration()), func(p *state.MovePlan) bool { return p.Occurrence == o.ID })
+		recent := recentPlans(s, env.Now, set.CoolDown.Duration(), func(p *state.MovePlan) bool { return p.Occurrence == o.ID })
 		if r.tried[o.ID] == at || recent >= maxRoomPlans {
 			continue
 		}
@@ -227,10 +227,11 @@ func (r *Runner) MakeSlotRoom(ctx context.Context, s *state.Snapshot) (bool, err
 	return false, nil
 }
 
-// recentPlans counts the plans that made room for the same since a time.
-func recentPlans(s *state.Snapshot, since time.Time, same func(*state.MovePlan) bool) (n int) {
+// recentPlans counts the plans that made room for the same within a time. One made in the future, by the clock of a leader that was ahead,
+// is none of them.
+func recentPlans(s *state.Snapshot, now time.Time, within time.Duration, same func(*state.MovePlan) bool) (n int) {
 	for _, p := range s.MovePlans() {
-		if p.Kind == state.MovesRoom && same(&p) && p.CreatedAt.After(since) {
+		if ago := now.Sub(p.CreatedAt); p.Kind == state.MovesRoom && same(&p) && ago >= 0 && ago < within {
 			n++
 		}
 	}

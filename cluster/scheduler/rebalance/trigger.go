@@ -154,12 +154,14 @@ func (b Trigger) Due(p Pace, in Observation) (Trigger, Verdict) {
 	return b, Verdict{Evaluate: true, Next: in.Now.Add(p.Period), Why: fmt.Sprintf("VMs get less than they need since %s: minimum yield %.3f", in.Now.Sub(b.Since).Round(time.Second), in.MinYield)}
 }
 
-// recent counts the re-balances that ended within the last four hours, and returns when the last of them did.
+// recent counts the re-balances that ended within the last four hours, and returns when the last of them did. One that ended in the
+// future, by the clock of a leader that was ahead, is long over.
 func recent(in Observation) (n int, last time.Time) {
 	for _, at := range in.Ended {
-		if in.Now.Sub(at) < remembered {
-			n++
+		if ago := in.Now.Sub(at); ago < 0 || ago >= remembered {
+			continue
 		}
+		n++
 		if at.After(last) {
 			last = at
 		}

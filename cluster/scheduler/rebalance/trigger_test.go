@@ -30,6 +30,7 @@ func TestWhen(t *testing.T) {
 		"period over":          {Trigger{Since: t0, EvaluatedAt: at(5), Change: 7}, Observation{Now: at(15), MinYield: 0.8, Change: 7}, true, "", at(25)},
 		"one re-balance":       {short, Observation{Now: at(9), MinYield: 0.8, Ended: []time.Time{at(3)}}, false, "1 re-balance ended", at(13)},
 		"three re-balances":    {short, Observation{Now: at(30), MinYield: 0.8, Ended: []time.Time{at(3), at(25), at(13)}}, false, "3 re-balances", at(55)},
+		"by a clock ahead":     {short, Observation{Now: at(9), MinYield: 0.8, Ended: []time.Time{at(600)}}, true, "", at(19)},
 		"long ago":             {short, Observation{Now: at(90), MinYield: 0.8, Ended: []time.Time{at(3), at(13), at(25)}}, true, "", at(100)},
 		"host just came":       {Trigger{Since: t0, Hosts: 1}, Observation{Now: at(9), MinYield: 0.8, Hosts: 2}, false, "a host came", at(10)},
 		"host came":            {Trigger{Since: t0, Hosts: 2, Stable: at(8), EvaluatedAt: at(5)}, Observation{Now: at(9), MinYield: 0.8, Hosts: 2}, true, "", at(19)},
