@@ -155,6 +155,9 @@ const (
 	recordWithin  = time.Minute
 )
 
+// failuresOfAStart is how often in a row a certificate may go unrecorded while a cluster finds its leader: two minutes.
+const failuresOfAStart = 6
+
 // askAgainAfter is how long a member waits after that many failures in a row, the last with that error.
 func askAgainAfter(failures int, err error) time.Duration {
 	if errors.Is(err, transport.ErrThrottled) {
@@ -189,8 +192,10 @@ func (m *Member) keepCertificate(ctx context.Context) error {
 			recorded = ""
 			if failed = m.takenDown(ctx); failed == nil {
 				recorded = now
-			} else {
+			} else if failures < failuresOfAStart {
 				m.log.Debug("record the certificate", "error", failed)
+			} else {
+				m.log.Error("record the certificate; until it is recorded, removing this member does not revoke it", "error", failed)
 			}
 		}
 		if m.certificates.RenewDue(time.Now()) {
