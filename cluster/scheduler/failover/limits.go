@@ -9,4 +9,5 @@ const (
 
 	evaluateEvery = time.Second      // between two evaluations of all hosts
 	fenceRetry    = 30 * time.Second // after a fence device that did not confirm, until it is tried again
+	fenceHangs    = 30 * time.Minute // after which a fence program that has not ended is reported: no signal ends it, say
 )

@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -95,3 +96,29 @@ func TestPlanOfKnownCases(t *testing.T) {
 		})
 	}
 }
+
+// A fence program that no signal ends does not keep for ever from reporting that nothing proves the host dead.
+func TestFenceProgramThatHangs(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	r := New(Options{Clock: func() lease.Instant { return 0 }, Now: func() time.Time { return now }, Fence: devices{}})
+	r.devices["h1"] = &deviceUse{busy: true, since: now}
+	if is, why := r.device("h1"); is != DeviceBusy || why != "" {
+		t.Errorf("at once: %v, %q", is, why)
+	}
+	now = now.Add(fenceHangs)
+	is, why := r.device("h1")
+	if is != DeviceRest || why != "its fence program has run since 2027-01-15T08:00:00Z and does not end" {
+		t.Errorf("after %s: %v, %q", fenceHangs, is, why)
+	}
+	never := lease.Verdict{In: -1, Text: "no watchdog"}
+	if a := Plan(Observation{Verdict: never, Restartable: true, Device: is, Failure: why}); a.Step != ReportUnproved {
+		t.Errorf("it is not reported: %+v", a)
+	}
+}
+
+// devices are fence devices of all hosts.
+type devices struct{}
+
+func (devices) Has(string) bool                              { return true }
+func (devices) Test(context.Context, string) (string, error) { return "on", nil }
+func (devices) Off(context.Context, string) (string, error)  { return "off", nil }

@@ -69,7 +69,8 @@ type Runner struct {
 // deviceUse is what is known of the use of one fence device.
 type deviceUse struct {
 	busy    bool
-	failure string // why it was in vain
+	since   time.Time // busy
+	failure string    // why it was in vain
 	next    time.Time
 }
 
@@ -225,8 +226,10 @@ func (r *Runner) device(host string) (Device, string) {
 		return NoDevice, ""
 	case use == nil:
 		return DeviceIdle, ""
-	case use.busy:
+	case use.busy && r.o.Now().Sub(use.since) < fenceHangs:
 		return DeviceBusy, use.failure
+	case use.busy:
+		return DeviceRest, "its fence program has run since " + use.since.UTC().Format(time.RFC3339) + " and does not end"
 	case r.o.Now().Before(use.next):
 		return DeviceRest, use.failure
 	default:
@@ -256,7 +259,7 @@ func (r *Runner) apply(ctx context.Context, s *state.Snapshot, host string, a Ac
 // fence starts a host's fence device, and does not wait for it: a device's program may hang for good where no signal ends it, and
 // the next term must begin. What such a program proves after ctx has ended counts for nothing.
 func (r *Runner) fence(ctx context.Context, host string, basis uint64) {
-	use := &deviceUse{busy: true}
+	use := &deviceUse{busy: true, since: r.o.Now()}
 	r.mu.Lock()
 	if old := r.devices[host]; old != nil {
 		use.failure = old.failure
