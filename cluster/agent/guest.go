@@ -74,6 +74,9 @@ func (g *guestWatch) observe(s hypervisor.Stats, memory int64, window time.Durat
 	}
 	if distance(s.Balloon, g.last.Balloon) > balloonSlack {
 		g.moved = s.At
+		if s.Balloon < g.last.Balloon {
+			g.moved = s.At.Add(reportDelay)
+		}
 	}
 	took := g.reached && g.target > 0 && s.Balloon > g.target+balloonSlack
 	g.last = s
