@@ -68,16 +68,21 @@ func (e *Exists) Is(target error) bool { return target == ErrConflict }
 // vmNamesFree refuses VCs whose VMs would have the names of others: "a-b" with group "c" and "a" with group "b-c" would.
 func vmNamesFree(s *state.Snapshot, vc state.VC) error {
 	for i, g := range vc.Groups {
-		for task := range g.Count {
-			name := fmt.Sprintf("%s-%s-%d", vc.Name, g.Name, task)
-			other, taken := sameNames(s, vc, g)
-			if vm, is := s.VMNamed(name); is && vm.VC != vc.ID {
-				other, taken = s.VC(vm.VC)
+		if g.Count == 0 {
+			continue
+		}
+		other, taken := sameNames(s, vc, g)
+		name := fmt.Sprintf("%s-%s-0", vc.Name, g.Name)
+		for task := 0; task < g.Count && !taken; task++ {
+			name = fmt.Sprintf("%s-%s-%d", vc.Name, g.Name, task)
+			vm, is := s.VMNamed(name)
+			if taken = is && vm.VC != vc.ID; taken {
+				other, _ = s.VC(vm.VC)
 			}
-			if taken {
-				field := fmt.Sprintf("groups[%d].name", i)
-				return &Exists{Field: field, Text: fmt.Sprintf("%s: its VM %s would have the name of a VM of virtual cluster %s; choose another name", field, name, other.Name)}
-			}
+		}
+		if taken {
+			field := fmt.Sprintf("groups[%d].name", i)
+			return &Exists{Field: field, Text: fmt.Sprintf("%s: its VM %s would have the name of a VM of virtual cluster %s; choose another name", field, name, other.Name)}
 		}
 	}
 	return nil
