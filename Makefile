@@ -59,7 +59,7 @@ test: setup ## all tests, those on real libvirt and QEMU included
 
 .PHONY: ci
 ci: ready-ci ## all that must pass: lint, build, tests with the race detector, fuzzing, demo
-	@scripts/test.sh lint race fuzz $(STAGES) programs real clients demo machines
+	@scripts/test.sh lint race fuzz $(STAGES) image programs real clients demo machines
 
 # Downloads take the network, and the programs the CPU.
 .PHONY: ready-ci
