@@ -51,6 +51,7 @@ type Wait struct {
 	Name   string
 	Host   string // where it waits, if at one
 	Reason string // "" = none is known
+	ToRun  string // id of the VM, whichever its generation and host, if it is to run and does not
 }
 
 // Of returns all that waits in the cluster, and why. unavailable says why nothing may be decided for a host now; "": it may.
@@ -154,11 +155,11 @@ func OfVM(s *state.Snapshot, vm *state.VM, unavailable func(host string) string)
 	case vm.Phase == state.Running:
 		w.Rule, w.ID, w.Reason = Resetting, vm.ID+"/"+vm.Order.Reset.ID, cmp.Or(blocked, silent(vm.Host), "its host has not reset it yet")
 	case vm.Phase == state.Starting:
-		w.Rule, w.Reason = Starting, cmp.Or(blocked, silent(vm.Host), vm.Reason)
+		w.Rule, w.ToRun, w.Reason = Starting, vm.ID, cmp.Or(blocked, silent(vm.Host), vm.Reason)
 	case vm.Phase == state.Stopping:
 		w.Rule, w.Reason = Stopping, cmp.Or(blocked, silent(vm.Host), vm.Reason)
 	case vm.Phase == state.Lost && vm.Goal == state.GoalRun:
-		w.Rule, w.Reason = Lost, cmp.Or(blocked, lost(s, vm, unavailable))
+		w.Rule, w.ToRun, w.Reason = Lost, vm.ID, cmp.Or(blocked, lost(s, vm, unavailable))
 	default:
 		return Wait{}, false
 	}
@@ -218,13 +219,15 @@ func steps(p state.MovePlan) string {
 // Late is a wait that goes on for longer than its limit.
 type Late struct {
 	Wait
-	For time.Duration // at least: since this server leads
+	For   time.Duration // at least: since this server leads
+	Again bool          // it was given back and started anew meanwhile, and never ran
 }
 
 // Tracker notes since when things wait. Its zero value has noted nothing.
 type Tracker struct {
 	known map[string]waitTimes
-	at    time.Time // of the last look
+	toRun map[string]time.Time // since when VMs are to run and do not, by id
+	at    time.Time            // of the last look
 }
 
 // waitTimes are the times of one wait: since when it lasts, and since when for no known reason; zero: there is one.
@@ -234,10 +237,12 @@ type waitTimes struct{ since, unexplained time.Time }
 const blindFor = 30 * time.Second
 
 // Evaluate takes in what waits now, and returns what has waited for too long, the longest first. A wait without a reason is
-// late only once it had none for its limit: a wait for a leader goes on for a moment after there is one.
+// late only once it had none for its limit: a wait for a leader goes on for a moment after there is one. A VM that hosts give back
+// is late as one that is lost: each of its starts ends before the limit of starts.
 func (t *Tracker) Evaluate(now time.Time, all []Wait) []Late {
 	before, blind := t.known, now.Sub(t.at) > blindFor
-	t.known, t.at = make(map[string]waitTimes, len(all)), now
+	toRun := t.toRun
+	t.known, t.toRun, t.at = make(map[string]waitTimes, len(all)), map[string]time.Time{}, now
 	var late []Late
 	for _, w := range all {
 		key := w.Rule.Enum + "." + w.Rule.Value + "/" + w.ID
@@ -252,9 +257,20 @@ func (t *Tracker) Evaluate(now time.Time, all []Wait) []Late {
 			is.unexplained = now
 		}
 		t.known[key] = is
+		if w.ToRun != "" {
+			since, waited := toRun[w.ToRun]
+			if !waited {
+				since = now
+			}
+			t.toRun[w.ToRun] = since
+		}
 		long := now.Sub(is.since)
 		if long > w.Rule.Limit && (w.Reason != "" || now.Sub(is.unexplained) > w.Rule.Limit) {
-			late = append(late, Late{w, long})
+			late = append(late, Late{Wait: w, For: long})
+			continue
+		}
+		if since := t.toRun[w.ToRun]; w.ToRun != "" && is.since.After(since) && now.Sub(since) > Lost.Limit {
+			late = append(late, Late{Wait: w, For: now.Sub(since), Again: true})
 		}
 	}
 	slices.SortStableFunc(late, func(a, b Late) int { return cmp.Compare(b.For, a.For) })
@@ -271,14 +287,17 @@ const maxNamed = 5
 
 // Conditions returns the conditions of waits that last too long, in the order of the first of each.
 func Conditions(late []Late) []Condition {
-	type group struct{ value, host, reason string }
+	type group struct {
+		value, host, reason string
+		again               bool
+	}
 	var order []group
 	of := map[group][]Late{}
 	for _, l := range late {
 		if l.Rule.Limit <= 0 { // distinguished
 			continue
 		}
-		g := group{l.Rule.Enum + l.Rule.Value, l.Host, l.Reason}
+		g := group{l.Rule.Enum + l.Rule.Value, l.Host, l.Reason, l.Again}
 		if of[g] == nil {
 			order = append(order, g)
 		}
@@ -307,6 +326,8 @@ func Conditions(late []Late) []Condition {
 // stateText is the state of a wait, and where.
 func stateText(l Late) string {
 	switch {
+	case l.Again:
+		return "given back and started anew, now " + l.Rule.Value + " on host " + l.Host + ", and not running"
 	case l.Rule == Handed:
 		return "handed over by host " + l.Host
 	case l.Rule == Moving:

@@ -1,6 +1,7 @@
 package waits_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -167,6 +168,36 @@ func TestConditions(t *testing.T) {
 	}
 	if got := waits.Conditions([]waits.Late{{Wait: waits.Wait{Rule: waits.Blocked, Name: "h1"}}}); got != nil {
 		t.Errorf("reported twice: %+v", got)
+	}
+}
+
+// Starts that hosts give back after a minute each are one wait: no generation lasts until its limit.
+func TestVMThatIsGivenBackAgainAndAgain(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var tr waits.Tracker
+	look := func(after time.Duration) []waits.Late {
+		w := waits.Wait{Rule: waits.Starting, ID: fmt.Sprintf("v/%d", after/time.Minute), Name: "web-0", Host: "h1", ToRun: "v", Reason: "four other starts have not ended"}
+		if after%time.Minute == 50*time.Second {
+			w.Rule, w.Reason = waits.Lost, "it did not start within 1m0s: four other starts have not ended"
+		}
+		return tr.Evaluate(at.Add(after), []waits.Wait{w})
+	}
+	for after := time.Duration(0); after <= waits.Lost.Limit; after += 10 * time.Second {
+		if late := look(after); len(late) > 0 {
+			t.Fatalf("late after %s: %+v", after, late)
+		}
+	}
+	late := look(waits.Lost.Limit + 10*time.Second)
+	if len(late) != 1 || late[0].For != waits.Lost.Limit+10*time.Second {
+		t.Fatalf("%+v", late)
+	}
+	got := waits.Conditions(late)
+	if want := "given back and started anew, now starting on host h1, and not running for 5m10s at least: web-0: four other starts have not ended;"; len(got) != 1 || !strings.HasPrefix(got[0].Text, want) {
+		t.Errorf("%+v, want %s", got, want)
+	}
+	tr.Evaluate(at.Add(6*time.Minute), nil) // it runs
+	if late := look(7 * time.Minute); len(late) > 0 {
+		t.Errorf("late at once when it is started later: %+v", late)
 	}
 }
 
