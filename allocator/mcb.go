@@ -63,11 +63,15 @@ func mcb(p *Problem, o MCBOptions) ([][]load, bool) {
 	if len(o.Hosts) > 0 {
 		k.orders = o.Hosts
 	}
-	seek := searchLoad
-	if o.Bisect {
+	seek := func(hi float64, try probe) { searchLoad(hi, 0, try) }
+	switch {
+	case o.Bisect:
 		seek = func(hi float64, try probe) {
 			searchYield(hi, func(y float64) float64 { reached, _ := try(y); return reached })
 		}
+	case !floors:
+		expected := k.expected(o)
+		seek = func(hi float64, try probe) { searchLoad(hi, expected, try) }
 	}
 	if floors {
 		return k.bestWithFloors(seek)
@@ -167,8 +171,10 @@ func bisect(lo, hi, tolerance float64, try func(y float64) float64) (greatest fl
 }
 
 const (
-	// firstExcess is the load of the second probe beyond the least possible one.
+	// firstExcess is the load of the second probe beyond the least possible one, where none is expected to suffice.
 	firstExcess = 0.0005
+	// firstParts is by how much less is tried first than what was expected and suffices.
+	firstParts = 1.0 / 16
 	// lastParts ends searchLoad where the excess that suffices is known to a part of
 	// that size: what packing reaches varies by more from one yield to the next.
 	lastParts = 12
@@ -178,15 +184,20 @@ const (
 // it exceeds the least possible one. A packing is given up where the waste so far
 // has used the excess up. Waste grows with what is placed, so that an excess over the
 // share of the VMs placed by then is about the excess that suffices: within a tenth
-// where the share is 0.9, and half too little where it is 0.1.
-func searchLoad(hi float64, try probe) {
+// where the share is 0.9, and half too little where it is 0.1. expected is an
+// excess near the one that suffices; 0: none is known.
+func searchLoad(hi, expected float64, try probe) {
 	reached, share := try(hi)
 	if reached >= 0 {
 		return
 	}
 	failed, enough := 0.0, math.Inf(1) // excesses
-	caution := 1.0
-	for next := firstExcess; ; {
+	caution, down := 1.0, firstParts
+	next := firstExcess
+	if expected > 0 {
+		next = expected
+	}
+	for {
 		y := hi / (1 + next)
 		if y < searchTolerance {
 			try(0)
@@ -204,6 +215,9 @@ func searchLoad(hi float64, try probe) {
 			caution *= caution + 0.05 // where memory is short the share says little
 		case width <= enough/lastParts, width*hi <= searchTolerance*(1+enough)*(1+failed):
 			return
+		case failed == 0 && expected > 0:
+			next = enough * (1 - down)
+			down = min(2*down, 0.5)
 		default:
 			next = min(max(failed/max(share, 1e-9), failed+width/4), enough-width/4)
 		}

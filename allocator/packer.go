@@ -281,26 +281,23 @@ func (k *packer) fillHost(j int) (used demand) {
 	}
 	// What does not fit now fits no better once more is on the host, so each
 	// list is walked once.
+	cpuItems, memoryItems := k.cpuList.items, k.memoryList.items
 	atCPU, atMemory := k.cpuList.head, k.memoryList.head
 	for {
 		// cpu/capacity >= memory/total without dividing by a zero capacity.
 		fromCPU := cpu*total >= memory*capacity
-		found := false
-		for range 2 {
-			if fromCPU {
-				atCPU = next(&k.cpuList, atCPU, withinCPU)
-				found = atCPU < len(k.cpuList.items)
-			} else {
-				atMemory = next(&k.memoryList, atMemory, withinMemory)
-				found = atMemory < len(k.memoryList.items)
+		if fromCPU {
+			if atCPU = next(&k.cpuList, atCPU, withinCPU); atCPU == len(cpuItems) {
+				if atMemory = next(&k.memoryList, atMemory, withinMemory); atMemory == len(memoryItems) {
+					break
+				}
+				fromCPU = false
 			}
-			if found {
+		} else if atMemory = next(&k.memoryList, atMemory, withinMemory); atMemory == len(memoryItems) {
+			if atCPU = next(&k.cpuList, atCPU, withinCPU); atCPU == len(cpuItems) {
 				break
 			}
-			fromCPU = !fromCPU
-		}
-		if !found {
-			break
+			fromCPU = true
 		}
 		list, at := &k.memoryList, atMemory
 		if fromCPU {

@@ -84,29 +84,38 @@ func minDemand(block *[fan]demand) demand {
 // first is the first place from i on whose VMs need at most cpu and memory;
 // len(x.items) if there is none.
 func (x *fitIndex) first(i int, cpu, memory float64) int {
+	if i >= len(x.items) {
+		return len(x.items)
+	}
 	k := 0
-	for i < len(x.level[k]) {
-		lv := x.level[k]
-		end := i | (fan - 1)
-		for ; i <= end; i++ {
-			if lv[i].cpu <= cpu && lv[i].memory <= memory {
+	lv := x.level[0]
+	for {
+		block := (*[fan]demand)(lv[i&^(fan-1):])
+		c := i & (fan - 1)
+		for ; c < fan; c++ {
+			if d := &block[c]; d.cpu <= cpu && d.memory <= memory {
 				break
 			}
 		}
-		switch {
-		case i > end: // on with the parent's next sibling
+		i = i&^(fan-1) + c
+		if c == fan { // on with the parent's next sibling
 			if k++; k == len(x.level) {
 				return len(x.items)
 			}
-			i = end>>fanShift + 1
-		case k == 0:
-			return i
-		default: // it may be here, but CPU and memory may be of different children
-			k--
-			i <<= fanShift
+			lv = x.level[k]
+			if i >>= fanShift; i >= len(lv) {
+				return len(x.items)
+			}
+			continue
 		}
+		if k == 0 {
+			return i
+		}
+		// it may be here, but CPU and memory may be of different children
+		k--
+		lv = x.level[k]
+		i <<= fanShift
 	}
-	return len(x.items)
 }
 
 // buildLimits makes the index of the limits of the leaves, of which there are as
@@ -178,23 +187,25 @@ func (x *fitIndex) firstWithin(i int, cpu, memory, limit float64) int {
 
 // remove takes the item at place i out of the list.
 func (x *fitIndex) remove(i int) {
-	old := x.level[0][i]
-	x.level[0][i] = nothingLeft
+	lv := x.level[0]
+	old := lv[i]
+	lv[i] = nothingLeft
 	if i == x.head {
-		for x.head++; x.head < len(x.items) && x.level[0][x.head] == nothingLeft; x.head++ {
+		for x.head++; x.head < len(x.items) && lv[x.head] == nothingLeft; x.head++ {
 		}
 	}
 	for k := 1; k < len(x.level); k++ {
+		up := x.level[k]
 		b := i >> fanShift
-		node := &x.level[k][b]
+		node := up[b]
 		if old.cpu > node.cpu && old.memory > node.memory {
 			return
 		}
-		d := minDemand((*[fan]demand)(x.level[k-1][b<<fanShift:]))
-		if d == *node {
+		d := minDemand((*[fan]demand)(lv[b<<fanShift:]))
+		if d == node {
 			return
 		}
-		old, *node = *node, d
-		i = b
+		up[b] = d
+		old, lv, i = node, up, b
 	}
 }

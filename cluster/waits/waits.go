@@ -220,7 +220,7 @@ func steps(p state.MovePlan) string {
 type Late struct {
 	Wait
 	For   time.Duration // at least: since this server leads
-	Again bool          // it was given back and started anew meanwhile, and never ran
+	Again bool          // it was given back and started again meanwhile, and never ran
 }
 
 // Tracker notes since when things wait. Its zero value has noted nothing.
@@ -327,7 +327,7 @@ func Conditions(late []Late) []Condition {
 func stateText(l Late) string {
 	switch {
 	case l.Again:
-		return "given back and started anew, now " + l.Rule.Value + " on host " + l.Host + ", and not running"
+		return "given back and started again, now " + l.Rule.Value + " on host " + l.Host + ", and not running"
 	case l.Rule == Handed:
 		return "handed over by host " + l.Host
 	case l.Rule == Moving:

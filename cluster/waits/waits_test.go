@@ -192,7 +192,7 @@ func TestVMThatIsGivenBackAgainAndAgain(t *testing.T) {
 		t.Fatalf("%+v", late)
 	}
 	got := waits.Conditions(late)
-	if want := "given back and started anew, now starting on host h1, and not running for 5m10s at least: web-0: four other starts have not ended;"; len(got) != 1 || !strings.HasPrefix(got[0].Text, want) {
+	if want := "given back and started again, now starting on host h1, and not running for 5m10s at least: web-0: four other starts have not ended;"; len(got) != 1 || !strings.HasPrefix(got[0].Text, want) {
 		t.Errorf("%+v, want %s", got, want)
 	}
 	tr.Evaluate(at.Add(6*time.Minute), nil) // it runs
