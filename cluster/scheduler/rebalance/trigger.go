@@ -34,6 +34,7 @@ type Observation struct {
 	Load     float64     // what they need over what hosts have, CPU
 	Short    bool        // a virtual cluster has less than the least yield it accepts
 	Busy     string      // why no plan can be begun now: another is carried out, a host does not answer; "" = one can
+	Starts   string      // a VM starts, which stays where it is until it runs; "" = none
 	Change   uint64      // differs from that of the last observation if VMs came, went or changed their needs since
 	Hosts    uint64      // the same of hosts
 	Ended    []time.Time // when re-balances ended that moved something; in any order
@@ -59,7 +60,7 @@ func Observe(s *state.Snapshot, env placement.Env) Observation {
 				in.Busy = "VM " + vm.Name + " is on its way to host " + vm.MovingTo
 				live[vm.Group]++
 			case vm.Phase == state.Starting && vm.Goal == state.GoalRun:
-				in.Busy = "VM " + vm.Name + " starts"
+				in.Starts = "VM " + vm.Name + " starts"
 				live[vm.Group]++
 			case vm.Phase == state.Running && vm.Goal == state.GoalRun:
 				live[vm.Group]++
@@ -100,6 +101,7 @@ type Trigger struct {
 	Change      uint64    // of the observation at that time
 	Hosts       uint64    // of the last observation
 	Stable      time.Time // since when hosts are as they are; zero: since before the first observation
+	Starting    time.Time // since when one VM or another starts; zero: none does
 }
 
 // Verdict says whether to look for a plan now.
@@ -117,6 +119,11 @@ func (b Trigger) Due(p Pace, in Observation) (Trigger, Verdict) {
 			b.Stable = in.Now
 		}
 		b.Hosts = in.Hosts
+	}
+	if in.Starts == "" {
+		b.Starting = time.Time{}
+	} else if b.Starting.IsZero() {
+		b.Starting = in.Now
 	}
 	if in.MinYield >= full {
 		b.Since = time.Time{}
@@ -139,6 +146,9 @@ func (b Trigger) Due(p Pace, in Observation) (Trigger, Verdict) {
 	}
 	if ripe := b.Stable.Add(p.StabilizationWindow); in.Now.Before(ripe) {
 		return later(ripe, "a host came, went or changed %s ago, and may do so again", in.Now.Sub(b.Stable).Round(time.Second))
+	}
+	if ripe := b.Starting.Add(p.StabilizationWindow); !b.Starting.IsZero() && in.Now.Before(ripe) { // where VMs start all the time none is waited for
+		return later(ripe, "%s", in.Starts)
 	}
 	if !in.Short { // a tenant has what was promised: what is to be gained can wait
 		if n, last := recent(in); n > 0 {
