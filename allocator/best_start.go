@@ -14,11 +14,12 @@ func (w *work) start(m *search.Model) func(level float64) []int32 {
 			return nil
 		}
 		var best []int32
-		list := w.packings()
+		list, space := w.packings(), new(packer)
 		for _, o := range list {
 			if w.stopped() {
 				break
 			}
+			o.work = space
 			loads, ok := mcb(w.p, o)
 			if !ok {
 				continue

@@ -22,6 +22,8 @@ type MCBOptions struct {
 	// succeed. Packing may fail at a yield and succeed at a greater one, so that the
 	// two may end differently.
 	Bisect bool
+
+	work *packer // of an earlier call, whose memory is used again; nil: none
 }
 
 // MCB8 is MCB with the paper's best list order and no options.
@@ -56,7 +58,11 @@ func mcb(p *Problem, o MCBOptions) ([][]load, bool) {
 		counts[g] = p.Groups[g].Count
 		floors = floors || p.Groups[g].MinYield > 0
 	}
-	k := newPacker(p, nil, counts)
+	k := o.work
+	if k == nil {
+		k = new(packer)
+	}
+	k.reset(p, nil, counts)
 	if o.Lists > 0 {
 		k.lists = o.Lists
 	}
@@ -90,8 +96,7 @@ func (k *packer) share() float64 { return 1 - float64(k.total)/float64(max(k.all
 // best searches for the greatest yield by scaling the capacities. Nothing is
 // allocated for a probe, but for the runs of the best packing so far.
 func (k *packer) best(seek func(float64, probe)) ([][]load, bool) {
-	var best []run
-	bestYield := -1.0
+	best, bestYield := k.others, -1.0
 	try := func(y float64) (reached, share float64) {
 		// At a yield of zero, CPU is without limit: 1/0 is infinite.
 		if !k.packScaled(1 / y) {
@@ -103,15 +108,13 @@ func (k *packer) best(seek func(float64, probe)) ([][]load, bool) {
 		}
 		if realized > bestYield {
 			bestYield = realized
-			best, k.runs = k.runs, best[:0]
-			if cap(k.runs) == 0 {
-				k.runs = make([]run, 0, len(best))
-			}
+			best, k.runs = k.runs, cleared(best, len(k.runs))[:0]
 		}
 		return max(y, realized), 1
 	}
 	seek(Bound(*k.p), try)
-	if best == nil {
+	k.others = best
+	if bestYield < 0 {
 		return nil, false
 	}
 	return k.loadsOf(best, nil), true

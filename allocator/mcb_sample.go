@@ -25,6 +25,7 @@ func (k *packer) expected(o MCBOptions) float64 {
 		return 0 // other orders of the lists would be sorted once more for it
 	}
 	p := k.sample(samplePart)
+	o.work = nil // k is at work
 	loads, ok := mcb(&p, o)
 	if !ok {
 		return 0

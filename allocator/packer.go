@@ -44,7 +44,7 @@ type packer struct {
 	// State of the current or last packing.
 	freeCPU, freeMemory []float64 // [host]
 	left                []int     // [item]: VMs not placed yet, those in the lists as of recordLeft
-	runs                []run
+	runs, others        []run     // others: what an earlier packing has, see best
 	order               []int
 	rank                []float64
 	worst               float64 // greatest of the hosts' new need over capacity (not scaled)
@@ -63,12 +63,19 @@ const (
 type shape struct{ cpu, memory float64 }
 
 func newPacker(p *Problem, fixed [][]load, counts []int) *packer {
-	n := len(p.Hosts)
-	k := &packer{
+	k := new(packer)
+	k.reset(p, fixed, counts)
+	return k
+}
+
+// reset makes k the packer of another problem. Of what it was only the memory is left.
+func (k *packer) reset(p *Problem, fixed [][]load, counts []int) {
+	n, was := len(p.Hosts), *k
+	*k = packer{
 		p: p, fixed: fixed, lists: 8, orders: defaultHostOrders, scale: 1, listed: noShape,
-		closed: make([]bool, n), exempt: make([]bool, n), shapeOf: make([]int, n),
-		memory: make([]float64, n), freeCPU: make([]float64, n), freeMemory: make([]float64, n),
-		order: make([]int, n), rank: make([]float64, n),
+		closed: cleared(was.closed, n), exempt: cleared(was.exempt, n), shapeOf: cleared(was.shapeOf, n), shapes: was.shapes[:0],
+		memory: cleared(was.memory, n), freeCPU: cleared(was.freeCPU, n), freeMemory: cleared(was.freeMemory, n),
+		order: cleared(was.order, n), rank: cleared(was.rank, n),
 	}
 	items := 0
 	for _, c := range counts {
@@ -76,28 +83,45 @@ func newPacker(p *Problem, fixed [][]load, counts []int) *packer {
 			items++
 		}
 	}
-	k.items, k.count = make([]int, 0, items), make([]int, 0, items)
+	k.items, k.count = cleared(was.items, items), cleared(was.count, items)
+	items = 0
 	for g, c := range counts {
 		if c > 0 {
-			k.items = append(k.items, g)
-			k.count = append(k.count, c)
+			k.items[items], k.count[items] = g, c
+			items++
 			k.all += c
 		}
 	}
-	k.left = make([]int, len(k.items))
-	k.need, k.size = make([]float64, len(k.items)), make([]float64, len(k.items))
+	k.left = cleared(was.left, items)
+	k.need, k.size = cleared(was.need, items), cleared(was.size, items)
 	for i, g := range k.items {
 		k.need[i], k.size[i] = p.Groups[g].CPU, p.Groups[g].Memory
 	}
-	k.cpuList, k.memoryList = newFitIndex(len(k.items)), newFitIndex(len(k.items))
-	k.runs = make([]run, 0, len(k.items))
+	k.byCPU, k.byMemory = cleared(was.byCPU, items), cleared(was.byMemory, items)
+	for i := range k.byCPU {
+		k.byCPU[i].item, k.byMemory[i].item = int32(i), int32(i)
+	}
+	k.entries, k.scratch = cleared(was.entries, items), cleared(was.scratch, items)
+	k.cpuList, k.memoryList = was.cpuList, was.memoryList
+	k.cpuList.reset(items)
+	k.memoryList.reset(items)
+	k.runs, k.others = cleared(was.runs, items)[:0], was.others[:0]
 	k.findShapes()
 	for g := range fixed {
 		for _, l := range fixed[g] {
 			k.memory[l.host] -= float64(float64(l.n) * p.Groups[g].Memory)
 		}
 	}
-	return k
+}
+
+// cleared is a slice of n zeros, in the memory of s where that is enough.
+func cleared[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	s = s[:n]
+	clear(s)
+	return s
 }
 
 func (k *packer) findShapes() {

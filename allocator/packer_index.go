@@ -34,19 +34,22 @@ const (
 	fan      = 1 << fanShift
 )
 
-// newFitIndex has room for lists of up to n items.
-func newFitIndex(n int) fitIndex {
-	x := fitIndex{items: make([]listed, 0, n)}
-	for {
+// reset empties the index and makes room for lists of up to n items.
+func (x *fitIndex) reset(n int) {
+	x.items, x.limit = cleared(x.items, n)[:0:n], nil
+	for k := 0; ; k++ {
 		blocks := (n + fan - 1) / fan
-		x.room = append(x.room, make([]demand, blocks*fan))
+		if k == len(x.room) {
+			x.room = append(x.room, nil)
+		}
+		x.room[k] = cleared(x.room[k], blocks*fan)
 		if blocks <= 1 {
+			x.room = x.room[:k+1]
 			break
 		}
 		n = blocks
 	}
-	x.level = make([][]demand, 0, len(x.room))
-	return x
+	x.level = cleared(x.level, len(x.room))[:0]
 }
 
 // build makes the index of the items and leaves that were set.

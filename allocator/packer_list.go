@@ -153,14 +153,6 @@ func spreadEntries(s, scratch []entry, descending bool) (done bool, ends []int32
 
 // sortItems orders all items by CPU and by memory, for the orders 4 and 8.
 func (k *packer) sortItems() {
-	if k.byCPU == nil {
-		k.byCPU = make([]ordered, len(k.items))
-		k.byMemory = make([]ordered, len(k.items))
-		k.entries, k.scratch = make([]entry, len(k.items)), make([]entry, len(k.items))
-		for i := range k.items {
-			k.byCPU[i].item, k.byMemory[i].item = int32(i), int32(i)
-		}
-	}
 	sorted := func(list []ordered, key []float64) {
 		for at := range list {
 			i := list[at].item // in the order of the last time: much of it has often not changed
@@ -199,9 +191,6 @@ func (k *packer) list(s int) {
 			if n > 0 {
 				k.entries = append(k.entries, entry{k.lists.key(fraction(k.need[i], cpu), fraction(k.size[i], memory)), int32(i)})
 			}
-		}
-		if k.scratch == nil {
-			k.scratch = make([]entry, len(k.items))
 		}
 		entries := k.sortEntries(k.entries, k.scratch[:len(k.entries)], k.lists.descending())
 		for i := range entries {

@@ -266,7 +266,8 @@ func TestFitIndexIsALinearSearch(t *testing.T) {
 		list := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) demand {
 			return demand{amount(t, 0, "CPU"), amount(t, 0, "memory")}
 		}), 0, 200).Draw(t, "list")
-		x := newFitIndex(len(list) + rapid.IntRange(0, 3).Draw(t, "unused"))
+		var x fitIndex
+		x.reset(len(list) + rapid.IntRange(0, 3).Draw(t, "unused"))
 		copy(x.room[0], list)
 		x.items = x.items[:len(list)]
 		x.build()
