@@ -18,6 +18,7 @@ var (
 	crowdedFirst  = flag.Uint64("crowded-first", 1, "seed of the first one")
 	crowdedStates = flag.Int("crowded-states", 10_000, "states of the exact search for each drain that is refused")
 	crowdedLimit  = flag.Duration("crowded-limit", 0, "time limit of that search; 0: none")
+	crowdedCBC    = flag.Duration("crowded-cbc", 0, "time limit of cbc, which looks for a placement without the host for each drain that is refused; 0: it is not asked")
 	crowdedEffort = flag.Int64("crowded-effort", 20_000_000, "steps of each drain")
 )
 
@@ -28,13 +29,15 @@ type crowdedResult struct {
 	took  time.Duration
 	exact outcome
 	moves int // of the order that the exact search found
+
+	noPlacement, placement bool // what cbc proves, or finds
 }
 
 func (r *crowdedResult) proved() bool {
 	return len(r.out.Blockers) > 0 && !slices.ContainsFunc(r.out.Blockers, func(b migration.Blocker) bool { return !b.Proved })
 }
 
-func drainCrowded(seed uint64) (r crowdedResult) {
+func drainCrowded(seed uint64, dir string) (r crowdedResult) {
 	p, host := crowded(seed)
 	p.Steps = *crowdedEffort
 	d := migration.DrainRequest{Hosts: []int{host}, Budget: math.Inf(1), Partial: true}
@@ -53,6 +56,9 @@ func drainCrowded(seed uint64) (r crowdedResult) {
 			x.states /= 20
 		}
 		r.exact, r.moves = x.search()
+		if *crowdedCBC > 0 {
+			r.noPlacement, r.placement, r.err = askCBC(dir, p, host, *crowdedCBC)
+		}
 	}
 	return r
 }
@@ -60,13 +66,14 @@ func drainCrowded(seed uint64) (r crowdedResult) {
 // TestCrowdedDrains: where an exact search of orders ends, it finds none by which all VMs leave a host that a drain does not
 // empty. What is said to be proved is never refuted.
 func TestCrowdedDrains(t *testing.T) {
-	counts, workers := map[string]int{}, 2
+	counts, proved, workers := map[string]int{}, 0, 2
 	results := make([]crowdedResult, *crowdedSeeds)
 	var wait sync.WaitGroup
 	for w := range workers {
+		dir := t.TempDir()
 		wait.Go(func() {
 			for i := w; i < len(results); i += workers {
-				results[i] = drainCrowded(*crowdedFirst + uint64(i))
+				results[i] = drainCrowded(*crowdedFirst+uint64(i), dir)
 			}
 		})
 	}
@@ -76,6 +83,9 @@ func TestCrowdedDrains(t *testing.T) {
 		seed := *crowdedFirst + uint64(i)
 		longest = max(longest, r.took)
 		sum += r.took
+		if r.proved() {
+			proved++
+		}
 		switch {
 		case r.err != nil:
 			t.Errorf("seed %d: %v", seed, r.err)
@@ -84,8 +94,14 @@ func TestCrowdedDrains(t *testing.T) {
 		case r.exact == someOrder:
 			counts["missed"]++
 			t.Errorf("seed %d: there is an order of %d moves: %s, proved: %v", seed, r.moves, r.out.Reason, r.proved())
+		case r.proved() && r.noPlacement:
+			counts["proved impossible, by cbc as well"]++
+		case r.proved() && r.placement:
+			counts["proved impossible, although cbc finds a placement"]++ // to which no order of moves leads
 		case r.proved():
 			counts["proved impossible"]++
+		case r.noPlacement:
+			counts["not proved, but by cbc"]++
 		case r.exact == noOrder:
 			counts["no order of 12 moves"]++
 		default:
@@ -94,7 +110,7 @@ func TestCrowdedDrains(t *testing.T) {
 		}
 	}
 	t.Logf("%d drains: %v; %v each, the longest %v", len(results), counts, sum/time.Duration(max(1, len(results))), longest)
-	if counts["emptied"]*3 < len(results) || counts["proved impossible"]*10 < len(results) {
+	if counts["emptied"]*3 < len(results) || proved*10 < len(results) {
 		t.Error("the cases are too easy, or too hard")
 	}
 }
