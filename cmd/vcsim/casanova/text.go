@@ -172,7 +172,7 @@ func (r *Report) differences(p *page) {
 		p.line("**Infeasible instances.** The paper counts 60 of 1,440; %d of %d are proved infeasible here, %d of them at slack 0.1 with a coefficient",
 			s.count(exactName, infeasible), len(s.outcomes), tight)
 		p.line("of variation of 0.75 of the memory, where drawing again asks for more than all there is. Moving to the ends asks for less; neither")
-		p.line("gives 60, and how many of the paper's 1,440 are infeasible by its own definition its text does not say.")
+		p.line("gives 60, and its text does not say how many of the paper's 1,440 are infeasible by its own definition.")
 		p.line("")
 	}
 	if c := r.SmallClamped; c != nil && r.Small != nil {
