@@ -10,7 +10,6 @@ const (
 	interval     = time.Second      // between two evaluations of whether moves would help
 	slotsEvery   = 10 * time.Second // between two looks at slots without room
 	maxRoomTries = 4                // VCs of the queue for which room is looked for at a time
-	maxRoomFirst = 2                // of these are always the first of the queue; the others are taken in turn
 	maxRoomPlans = 2                // plans that one VC is given within a cool-down
 
 	maxMemoryPeriods = 3  // of rightsizing for which moves that free memory may go on, beside the time that they are predicted to take

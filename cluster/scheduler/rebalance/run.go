@@ -41,7 +41,6 @@ type Runner struct {
 	wake        time.Time         // when that is due again though nothing changes; zero: never
 	weighed     map[string]uint64 // plans that were found to help still, and the last change of needs at that time
 	tried       map[string]uint64 // VCs and occurrences that room was looked for, and the placement index at that time
-	turn        string            // VC beyond the first of the queue that room was last looked for
 	slotsAt     time.Time         // when room was looked for for slots
 }
 
@@ -151,9 +150,9 @@ func (r *Runner) MakeRoom(ctx context.Context, s *state.Snapshot) (bool, error) 
 		return false, nil
 	}
 	at := s.PlacementIndex()
-	for i, vc := range inTurn(r.o.Queue(s), r.turn) {
-		if i >= maxRoomFirst {
-			r.turn = vc.ID
+	for i, vc := range r.o.Queue(s) {
+		if i == maxRoomTries {
+			break
 		}
 		recent := recentPlans(s, env.Now, set.CoolDown.Duration(), func(p *state.MovePlan) bool { return p.VC == vc.ID })
 		if r.tried[vc.ID] == at || recent >= maxRoomPlans {
@@ -170,20 +169,6 @@ func (r *Runner) MakeRoom(ctx context.Context, s *state.Snapshot) (bool, error) 
 		return r.put(ctx, s, plan)
 	}
 	return r.MakeSlotRoom(ctx, s)
-}
-
-// inTurn returns for which VCs of a queue room is looked for next: the first ones, and of the others those that come after the one that was
-// tried last, round and round, so that none waits for moves behind VCs that no moves help.
-func inTurn(queue []state.VC, last string) []state.VC {
-	if len(queue) <= maxRoomTries {
-		return queue
-	}
-	tries, others := slices.Clone(queue[:maxRoomFirst]), queue[maxRoomFirst:]
-	from := 1 + slices.IndexFunc(others, func(vc state.VC) bool { return vc.ID == last })
-	for i := range maxRoomTries - maxRoomFirst {
-		tries = append(tries, others[(from+i)%len(others)])
-	}
-	return tries
 }
 
 // mayMakeRoom says whether moves that make room may be planned: the cluster makes moves by itself, none are under way, and all hosts have
