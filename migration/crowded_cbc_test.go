@@ -1,15 +1,15 @@
 package migration_test
 
 import (
-	"bufio"
+	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"evenkeel/migration"
+	"evenkeel/test/solvers"
 )
 
 // placementProgram is the integer program, in CPLEX's LP format, of all placements that leave a host empty: x_c_j VMs of class c
@@ -61,27 +61,11 @@ func placementProgram(p migration.Problem, empty int) string {
 	return b.String() + "Bounds\n" + bounds.String() + "General\n" + general.String() + "End\n"
 }
 
-// askCBC says whether Debian's cbc proves that no placement leaves a host empty. found: it has one.
-func askCBC(dir string, p migration.Problem, empty int, limit time.Duration) (none, found bool, err error) {
-	in, out := filepath.Join(dir, "problem.lp"), filepath.Join(dir, "answer.txt")
-	if err := os.WriteFile(in, []byte(placementProgram(p, empty)), 0o600); err != nil {
-		return false, false, err
-	}
-	_ = os.Remove(out)
-	seconds := fmt.Sprintf("%.0f", max(1, limit.Seconds()))
-	printed, err := exec.Command("cbc", in, "sec", seconds, "solve", "solution", out).CombinedOutput()
-	if err != nil {
-		return false, false, fmt.Errorf("cbc: %w: %s", err, printed)
-	}
-	f, err := os.Open(out)
-	if err != nil {
-		return false, false, fmt.Errorf("answer of cbc: %w: %s", err, printed)
-	}
-	defer f.Close()
-	first, err := bufio.NewReader(f).ReadString('\n')
-	if err != nil {
-		return false, false, fmt.Errorf("answer of cbc: %w", err)
-	}
-	first = strings.ToLower(first)
-	return strings.Contains(first, "infeasible"), strings.HasPrefix(first, "optimal"), nil
+// askCBC says what Debian's cbc finds: optimal, there is a placement that leaves the host empty; infeasible, there is none.
+func askCBC(ctx context.Context, dir string, p migration.Problem, empty int, limit time.Duration) (solvers.Answer, error) {
+	cbc := slices.IndexFunc(solvers.Solvers, func(s solvers.Solver) bool { return s.Program == "cbc" })
+	return solvers.Solvers[cbc].SolveProgram(ctx, dir, func(w io.Writer) error {
+		_, err := io.WriteString(w, placementProgram(p, empty))
+		return err
+	}, max(1, int(limit.Seconds())))
 }

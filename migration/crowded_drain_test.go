@@ -1,6 +1,7 @@
 package migration_test
 
 import (
+	"context"
 	"flag"
 	"math"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 
 	"evenkeel/allocator"
 	"evenkeel/migration"
+	"evenkeel/test/solvers"
 )
 
 var (
@@ -30,14 +32,14 @@ type crowdedResult struct {
 	exact outcome
 	moves int // of the order that the exact search found
 
-	noPlacement, placement bool // what cbc proves, or finds
+	cbc solvers.Answer // on placements without the host
 }
 
 func (r *crowdedResult) proved() bool {
 	return len(r.out.Blockers) > 0 && !slices.ContainsFunc(r.out.Blockers, func(b migration.Blocker) bool { return !b.Proved })
 }
 
-func drainCrowded(seed uint64, dir string) (r crowdedResult) {
+func drainCrowded(ctx context.Context, seed uint64, dir string) (r crowdedResult) {
 	p, host := crowded(seed)
 	p.Steps = *crowdedEffort
 	d := migration.DrainRequest{Hosts: []int{host}, Budget: math.Inf(1), Partial: true}
@@ -57,7 +59,7 @@ func drainCrowded(seed uint64, dir string) (r crowdedResult) {
 		}
 		r.exact, r.moves = x.search()
 		if *crowdedCBC > 0 {
-			r.noPlacement, r.placement, r.err = askCBC(dir, p, host, *crowdedCBC)
+			r.cbc, r.err = askCBC(ctx, dir, p, host, *crowdedCBC)
 		}
 	}
 	return r
@@ -73,7 +75,7 @@ func TestCrowdedDrains(t *testing.T) {
 		dir := t.TempDir()
 		wait.Go(func() {
 			for i := w; i < len(results); i += workers {
-				results[i] = drainCrowded(*crowdedFirst+uint64(i), dir)
+				results[i] = drainCrowded(t.Context(), *crowdedFirst+uint64(i), dir)
 			}
 		})
 	}
@@ -94,13 +96,13 @@ func TestCrowdedDrains(t *testing.T) {
 		case r.exact == someOrder:
 			counts["missed"]++
 			t.Errorf("seed %d: there is an order of %d moves: %s, proved: %v", seed, r.moves, r.out.Reason, r.proved())
-		case r.proved() && r.noPlacement:
+		case r.proved() && r.cbc.Infeasible:
 			counts["proved impossible, by cbc as well"]++
-		case r.proved() && r.placement:
+		case r.proved() && r.cbc.Optimal:
 			counts["proved impossible, although cbc finds a placement"]++ // to which no order of moves leads
 		case r.proved():
 			counts["proved impossible"]++
-		case r.noPlacement:
+		case r.cbc.Infeasible:
 			counts["not proved, but by cbc"]++
 		case r.exact == noOrder:
 			counts["no order of 12 moves"]++

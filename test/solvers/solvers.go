@@ -127,12 +127,17 @@ func (s *Solver) Found() bool {
 // Solve runs the solver on a problem, moves being bounded by budget, for some
 // seconds at most, its files being in dir. An answer that is neither optimal nor infeasible is one of no proof.
 func (s *Solver) Solve(ctx context.Context, dir string, p allocator.Problem, budget float64, seconds int) (Answer, error) {
+	return s.SolveProgram(ctx, dir, func(w io.Writer) error { return WriteLP(w, p, budget) }, seconds)
+}
+
+// SolveProgram is Solve for any program in CPLEX's LP format. The answer's yield is the size of its objective.
+func (s *Solver) SolveProgram(ctx context.Context, dir string, write func(io.Writer) error, seconds int) (Answer, error) {
 	in, out := filepath.Join(dir, "problem.lp"), filepath.Join(dir, "answer.txt")
 	f, err := os.Create(in)
 	if err != nil {
 		return Answer{}, fmt.Errorf("problem for %s: %w", s.Program, err)
 	}
-	err = WriteLP(f, p, budget)
+	err = write(f)
 	if e := f.Close(); err == nil {
 		err = e
 	}
