@@ -1,6 +1,9 @@
 package allocator
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // searchTolerance ends the search for the yield. It bounds how far the search's
 // own target may lie below a yield at which the packing fails; the yield of the
@@ -69,15 +72,15 @@ func mcb(p *Problem, o MCBOptions) ([][]load, bool) {
 	if len(o.Hosts) > 0 {
 		k.orders = o.Hosts
 	}
-	seek := func(hi float64, try probe) { searchLoad(hi, 0, try) }
-	switch {
-	case o.Bisect:
+	expected := 0.0
+	if !o.Bisect && !floors {
+		expected = k.expected(o)
+	}
+	seek := func(hi float64, try probe) { searchLoad(hi, expected, try) }
+	if o.Bisect {
 		seek = func(hi float64, try probe) {
 			searchYield(hi, func(y float64) float64 { reached, _ := try(y); return reached })
 		}
-	case !floors:
-		expected := k.expected(o)
-		seek = func(hi float64, try probe) { searchLoad(hi, expected, try) }
 	}
 	if floors {
 		return k.bestWithFloors(seek)
@@ -108,7 +111,7 @@ func (k *packer) best(seek func(float64, probe)) ([][]load, bool) {
 		}
 		if realized > bestYield {
 			bestYield = realized
-			best, k.runs = k.runs, cleared(best, len(k.runs))[:0]
+			best, k.runs = k.runs, slices.Grow(best[:0], len(k.runs))
 		}
 		return max(y, realized), 1
 	}

@@ -35,14 +35,15 @@ func (k *packer) expected(o MCBOptions) float64 {
 		return 0
 	}
 	excess := ofSample * (Bound(p)/yield - 1)
-	if excess < 0 || excess > greatestExpected {
+	if excess < firstExcess || excess > greatestExpected {
 		return 0
 	}
 	return excess
 }
 
 // sample is every nth VM in the order of CPU needs, and every nth host in the
-// order of CPU. The hosts' memory is scaled to be as short as that of all.
+// order of CPU. The hosts' memory is scaled to be as short as that of all, hosts
+// that are cordoned included.
 func (k *packer) sample(n int) (p Problem) {
 	if !k.sorted {
 		k.sortItems()

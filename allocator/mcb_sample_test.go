@@ -109,3 +109,19 @@ func TestSearchLoadWithWrongExpectations(t *testing.T) {
 		}
 	}
 }
+
+// A sample that fits at its own bound says nothing of how much all VMs need beyond theirs.
+func TestSampleThatFitsAtItsBound(t *testing.T) {
+	p := Problem{Groups: []Group{{Count: 99_996, CPU: 0.4, Memory: 1}}}
+	for j := range 10_000 {
+		h := Host{CPU: 1, Memory: 40}
+		if j >= 9_992 {
+			h.CPU = 0.95
+		}
+		p.Hosts = append(p.Hosts, h)
+	}
+	s, ok := MCB8(p)
+	if !ok || s.MinYield < 0.23 { // ten VMs on a host of 0.95 have 0.2375
+		t.Errorf("placed: %v, minimum yield %.4f", ok, s.MinYield)
+	}
+}

@@ -105,7 +105,7 @@ func (k *packer) reset(p *Problem, fixed [][]load, counts []int) {
 	k.cpuList, k.memoryList = was.cpuList, was.memoryList
 	k.cpuList.reset(items)
 	k.memoryList.reset(items)
-	k.runs, k.others = cleared(was.runs, items)[:0], was.others[:0]
+	k.runs, k.others = slices.Grow(was.runs[:0], items), was.others[:0]
 	k.findShapes()
 	for g := range fixed {
 		for _, l := range fixed[g] {
