@@ -147,8 +147,14 @@ func (b Trigger) Due(p Pace, in Observation) (Trigger, Verdict) {
 	if ripe := b.Stable.Add(p.StabilizationWindow); in.Now.Before(ripe) {
 		return later(ripe, "a host came, went or changed %s ago, and may do so again", in.Now.Sub(b.Stable).Round(time.Second))
 	}
-	if ripe := b.Starting.Add(p.StabilizationWindow); !b.Starting.IsZero() && in.Now.Before(ripe) { // where VMs start all the time none is waited for
-		return later(ripe, "%s", in.Starts)
+	if !b.Starting.IsZero() { // where VMs start all the time they are waited for once in a window
+		last := b.Starting
+		if b.EvaluatedAt.After(last) {
+			last = b.EvaluatedAt
+		}
+		if ripe := last.Add(p.StabilizationWindow); in.Now.Before(ripe) {
+			return later(ripe, "%s", in.Starts)
+		}
 	}
 	if !in.Short { // a tenant has what was promised: what is to be gained can wait
 		if n, last := recent(in); n > 0 {

@@ -28,6 +28,7 @@ func TestWhen(t *testing.T) {
 		"VM starts":            {short, Observation{Now: at(9), MinYield: 0.8, Starts: "VM a starts"}, false, "VM a starts; next look in 1m0s", at(10)},
 		"VMs start":            {Trigger{Since: t0, Starting: at(8.5)}, Observation{Now: at(9), MinYield: 0.8, Starts: "VM b starts"}, false, "VM b starts", at(9.5)},
 		"VMs start for long":   {Trigger{Since: t0, Starting: at(8)}, Observation{Now: at(9), MinYield: 0.8, Starts: "VM b starts"}, true, "", at(19)},
+		"looked, VMs start":    {Trigger{Since: t0, Starting: at(5), EvaluatedAt: at(8.5), Change: 7}, Observation{Now: at(9), MinYield: 0.8, Starts: "VM b starts", Change: 8}, false, "VM b starts", at(9.5)},
 		"none starts any more": {Trigger{Since: t0, Starting: at(8.9)}, Observation{Now: at(9), MinYield: 0.8}, true, "", at(19)},
 		"looked":               {Trigger{Since: t0, EvaluatedAt: at(5), Change: 7}, Observation{Now: at(9), MinYield: 0.8, Change: 7}, false, "nothing changed", at(15)},
 		"looked, then changed": {Trigger{Since: t0, EvaluatedAt: at(5), Change: 7}, Observation{Now: at(9), MinYield: 0.8, Change: 8}, true, "", at(19)},
