@@ -51,7 +51,7 @@ type Wait struct {
 	Name   string
 	Host   string // where it waits, if at one
 	Reason string // "" = none is known
-	ToRun  string // id of the VM, whichever its generation and host, if it is to run and does not
+	ToRun  string // id of a VM that starts or is lost, whichever its generation and host
 }
 
 // Of returns all that waits in the cluster, and why. unavailable says why nothing may be decided for a host now; "": it may.
@@ -226,8 +226,15 @@ type Late struct {
 // Tracker notes since when things wait. Its zero value has noted nothing.
 type Tracker struct {
 	known map[string]waitTimes
-	toRun map[string]time.Time // since when VMs are to run and do not, by id
-	at    time.Time            // of the last look
+	toRun map[string]starts // of VMs that have not run since the first of these, by id
+	at    time.Time         // of the last look
+}
+
+// starts are those of a VM that does not come to run: since when, the wait for the first of them, and whether another followed.
+type starts struct {
+	since time.Time
+	first string
+	again bool
 }
 
 // waitTimes are the times of one wait: since when it lasts, and since when for no known reason; zero: there is one.
@@ -242,7 +249,10 @@ const blindFor = 30 * time.Second
 func (t *Tracker) Evaluate(now time.Time, all []Wait) []Late {
 	before, blind := t.known, now.Sub(t.at) > blindFor
 	toRun := t.toRun
-	t.known, t.toRun, t.at = make(map[string]waitTimes, len(all)), map[string]time.Time{}, now
+	if blind { // what started may have run meanwhile
+		toRun = nil
+	}
+	t.known, t.toRun, t.at = make(map[string]waitTimes, len(all)), map[string]starts{}, now
 	var late []Late
 	for _, w := range all {
 		key := w.Rule.Enum + "." + w.Rule.Value + "/" + w.ID
@@ -257,20 +267,21 @@ func (t *Tracker) Evaluate(now time.Time, all []Wait) []Late {
 			is.unexplained = now
 		}
 		t.known[key] = is
-		if w.ToRun != "" {
-			since, waited := toRun[w.ToRun]
-			if !waited {
-				since = now
-			}
-			t.toRun[w.ToRun] = since
+		tries, tried := toRun[w.ToRun]
+		if w.Rule == Starting && w.ToRun != "" && !tried {
+			tries, tried = starts{since: now, first: w.ID}, true
+		}
+		if tried {
+			tries.again = tries.again || w.Rule == Starting && w.ID != tries.first
+			t.toRun[w.ToRun] = tries
 		}
 		long := now.Sub(is.since)
 		if long > w.Rule.Limit && (w.Reason != "" || now.Sub(is.unexplained) > w.Rule.Limit) {
 			late = append(late, Late{Wait: w, For: long})
 			continue
 		}
-		if since := t.toRun[w.ToRun]; w.ToRun != "" && is.since.After(since) && now.Sub(since) > Lost.Limit {
-			late = append(late, Late{Wait: w, For: now.Sub(since), Again: true})
+		if trying := now.Sub(tries.since); tries.again && trying > Lost.Limit {
+			late = append(late, Late{Wait: w, For: trying, Again: true})
 		}
 	}
 	slices.SortStableFunc(late, func(a, b Late) int { return cmp.Compare(b.For, a.For) })

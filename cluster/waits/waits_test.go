@@ -201,6 +201,29 @@ func TestVMThatIsGivenBackAgainAndAgain(t *testing.T) {
 	}
 }
 
+// A VM that waits for room for longer than a start may take is not late when it is started, nor is one of whose time nothing is known.
+func TestFirstStartIsNotLate(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	starting := func(generation int) []waits.Wait {
+		return []waits.Wait{{Rule: waits.Starting, ID: fmt.Sprint("v/", generation), Name: "web-0", Host: "h2", ToRun: "v", Reason: "it starts"}}
+	}
+	lost := []waits.Wait{{Rule: waits.Lost, ID: "v/1", Name: "web-0", Host: "h1", ToRun: "v", Reason: "no room"}}
+	var tr waits.Tracker
+	now := time.Duration(0)
+	for ; now < waits.Lost.Limit+3*time.Minute; now += 10 * time.Second {
+		tr.Evaluate(at.Add(now), lost)
+	}
+	for end := now + waits.Starting.Limit; now < end; now += 10 * time.Second {
+		if late := tr.Evaluate(at.Add(now), starting(2)); len(late) > 0 {
+			t.Fatalf("its first start is late after %s: %+v", now, late)
+		}
+	}
+	now += time.Hour // without a leader
+	if late := tr.Evaluate(at.Add(now), starting(3)); len(late) > 0 {
+		t.Errorf("late of a time of which nothing is known: %+v", late)
+	}
+}
+
 // A VM that moves waits for its target once it is gone from its source, and for no longer than guests may stand still.
 func TestHandedOver(t *testing.T) {
 	store := state.New()
