@@ -27,7 +27,7 @@ type guestWatch struct {
 	nearest    int64 // the smallest distance from target so far, bytes
 	progressed time.Time
 	defied     time.Time // when it was found not to follow; zero: it was not
-	moved      time.Time // when the balloon was last seen to be of another size, or set
+	moved      time.Time // when the balloon was last set, or seen to be of another size; if it shrank, reportDelay later
 
 	taken   int64     // bytes in use, and in its swap since it booted, by the report before
 	takenAt time.Time // that report; zero: there is none
@@ -150,10 +150,10 @@ func (g *guestWatch) outruns() bool {
 // reports says whether the guest reports what it uses.
 func (g *guestWatch) reports() bool { return g.last.Available >= 0 && g.last.Balloon > 0 }
 
-// reportedSinceResize says whether the guest reported since its balloon moved. Before that, its available memory and its balloon are of
-// different times: their ratio says nothing.
+// reportedSinceResize says whether the guest reported since its balloon moved, and, if the balloon shrank, reportDelay after that. Before,
+// its available memory and its balloon are of different times: their ratio says nothing.
 func (g *guestWatch) reportedSinceResize() bool {
-	return g.last.Reported.IsZero() || g.last.Reported.After(g.moved) || g.last.Reported.Equal(g.last.At)
+	return g.last.Reported.IsZero() || !g.last.Reported.Before(g.moved)
 }
 
 // used is the memory without which the guest cannot run, bytes.

@@ -110,8 +110,30 @@ func TestEmergencyGrantStepByStep(t *testing.T) {
 	if n := w.need(); n.Raise != 0 || w.pressure != "" {
 		t.Fatalf("squeezed and relieved in one: %+v, %q", n, w.pressure)
 	}
-	w.at = onTheWay.At
-	if n := w.sees(450, 20, 0, 0); n.Raise == 0 { // the next report says the same
+	w.at = onTheWay.At.Add(reportDelay - time.Second)
+	if n := w.sees(450, 20, 0, 0); n.Raise == 0 { // a later report says the same
+		t.Fatalf("it is short of memory: %+v", n)
+	}
+}
+
+// For a moment after its balloon shrank a guest has nothing left by its report, also by one that comes with the smaller balloon.
+func TestReportsRightAfterAShrinkAreNotJudged(t *testing.T) {
+	w := watched{guestWatch: guestWatch{step: time.Minute}}
+	w.sees(800, 500, 0, 0)
+	w.set(800*mib, 400*mib, w.at)
+	for range int(reportDelay / time.Second) {
+		if n := w.sees(400, 0, 0, 0); n.Raise != 0 || w.pressure != "" || n.Enough != 0 {
+			t.Fatalf("%v after it shrank: %+v, %q", w.at.Sub(w.moved.Add(-reportDelay)), n, w.pressure)
+		}
+	}
+	if n := w.sees(400, 100, 0, 0); n.Raise != 0 || n.Enough == 0 {
+		t.Fatalf("it is not short of memory: %+v", n)
+	}
+	w.set(400*mib, 300*mib, w.at)
+	for range int(reportDelay / time.Second) {
+		w.sees(300, 0, 0, 0)
+	}
+	if n := w.sees(300, 0, 0, 0); n.Raise == 0 {
 		t.Fatalf("it is short of memory: %+v", n)
 	}
 }
