@@ -126,14 +126,9 @@ func (d *Daemon) Token() string {
 func (d *Daemon) Launch() {
 	d.t.Helper()
 	for try := 1; ; try++ {
-		wrong, err := d.host.MendDaemon(d.t.Context())
-		if wrong != "" {
-			d.t.Logf("libvirtd %s, and is started again", wrong)
-		}
-		if err != nil {
-			d.t.Fatal(err)
-		}
-		if err = d.start(); err == nil {
+		d.mendLibvirtd()
+		err := d.start()
+		if err == nil {
 			return
 		}
 		if try == 3 || d.host.DaemonRuns() {
@@ -141,6 +136,18 @@ func (d *Daemon) Launch() {
 			d.t.Fatal("vcd did not become ready: ", err)
 		}
 		d.Kill()
+	}
+}
+
+// mendLibvirtd does what systemd does where libvirtd has crashed, and an operator where it hangs.
+func (d *Daemon) mendLibvirtd() {
+	d.t.Helper()
+	wrong, err := d.host.MendDaemon(d.t.Context())
+	if wrong != "" {
+		d.t.Logf("libvirtd %s, and is started again", wrong)
+	}
+	if err != nil {
+		d.t.Fatal(err)
 	}
 }
 
@@ -239,12 +246,20 @@ func (d *Daemon) Done(r v1.Result, err error) {
 	}
 }
 
-// Processes of QEMU on its host by domain, by libvirt's own list. A process identifies one run of a VM.
+// Processes of QEMU on its host by domain, by libvirt's own list. A process identifies one run of a VM. A libvirtd that does not answer
+// is mended first: the list is often the first thing asked of it after a vcd was killed.
 func (d *Daemon) Processes() map[string]string {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), patience.Within(time.Minute))
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "virsh", "-q", "-c", d.host.URI(), "list", "--all", "--name").Output()
+	list := func() ([]byte, error) {
+		return exec.CommandContext(ctx, "virsh", "-q", "-c", d.host.URI(), "list", "--all", "--name").Output()
+	}
+	out, err := list()
+	if err != nil {
+		d.mendLibvirtd()
+		out, err = list()
+	}
 	if err != nil {
 		d.t.Fatalf("virsh list: %v", err)
 	}
