@@ -309,7 +309,7 @@ func TestLateCalls(t *testing.T) {
 		t.Errorf("a call of an earlier term: %v", err)
 	}
 	var boots []string
-	for _, r := range b.renewed {
+	for _, r := range b.renewals() {
 		boots = append(boots, r.Boot)
 	}
 	if !slices.Equal(boots, []string{"3", "7", "1"}) {

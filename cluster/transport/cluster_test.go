@@ -316,6 +316,12 @@ func (b *brain) taken() []agent.Report {
 	return slices.Clone(b.reports)
 }
 
+func (b *brain) renewals() []agent.Renewal {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.renewed)
+}
+
 // lead says which server leads, as one server knows it.
 type lead struct {
 	mu  sync.Mutex
