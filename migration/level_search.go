@@ -92,7 +92,7 @@ func (h *shedding) levels() (first, all int) {
 	case n <= 2000:
 		return 16, 160
 	case n <= 20_000:
-		return 12, 120
+		return 12, 160
 	}
 	return 8, 32
 }
@@ -250,8 +250,15 @@ func ascending(a, b float64, other int) int {
 	return other
 }
 
-// maxExchanges is how often two hosts exchange VMs at one level.
-const maxExchanges = 12
+const (
+	// maxExchanges is how often two hosts of a small cluster exchange VMs at one level.
+	maxExchanges = 12
+	// maxParts is how many pairs of VMs are compared at one level so that hosts come a part of the way to it.
+	maxParts = 1_000_000
+	// fewOver is the divisor of the number of hosts: where more of them are above a level, none comes a part of the way to it. It is too
+	// near the average.
+	fewOver = 6
+)
 
 // above is the factor by which a load may pass a level: the rounding of sums.
 const above = 1 + 1e-12
@@ -303,10 +310,34 @@ func (h *shedding) reach(t float64) {
 		i = slices.IndexFunc(order, func(o freeCPU) bool { return o.host == from })
 		lower(i, order[i].cpu-w)
 	}
+	h.exchanges(t)
+}
+
+// exchanges lets hosts above level t exchange VMs until none is. Where no exchange brings a host to the level, one brings it a part of
+// the way.
+func (h *shedding) exchanges(t float64) {
+	n := len(h.need)
+	perHost, over := 1+len(h.base)/n, 0
+	for j := range h.need {
+		if h.need[j] > t*h.cpu[j]*above {
+			over++
+		}
+	}
+	parts := 0
+	if over <= n/fewOver {
+		parts = min(n/2, maxParts/(perHost*perHost*2*partners))
+	}
 	random := uint64(1)
-	for range maxExchanges + len(h.need)/8 {
+	for range maxExchanges + n/8 + parts {
 		l, j := h.level()
-		if l <= t*above || !h.exchange(j, t, h.partners(j, &random)) {
+		if l <= t*above {
+			return
+		}
+		with := h.partners(j, &random)
+		if h.exchange(j, t, with) {
+			continue
+		}
+		if parts--; parts < 0 || !h.even(j, l, l-(l-t)*stride, with) {
 			return
 		}
 	}

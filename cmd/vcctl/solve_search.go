@@ -71,7 +71,7 @@ type byMoves struct {
 const (
 	maxMoved   = 50_000               // VMs for which moves are looked for
 	timePerVM  = 3 * time.Microsecond // least time limit with which they are
-	timeToMove = 0.5                  // of the time limit, at most
+	timeToMove = 0.7                  // of the time limit, at most
 )
 
 // placeByMoves looks for moves from where VMs are now. Where few bytes may move it
