@@ -94,7 +94,14 @@ func (f *finder) deal(over, fill bool) (*placement, bool) {
 		return f.dealParties(order, over, fill)
 	}
 	p := newPlacement(m)
-	for _, vm := range order {
+	late := f.stop // where the VMs may stay where they are instead
+	if !m.budgeted() || slices.Contains(m.Rules.Home, -1) {
+		late = nil
+	}
+	for i, vm := range order {
+		if late != nil && i%256 == 255 && late() {
+			return nil, false
+		}
 		at, lowest := int32(-1), math.Inf(1)
 		w, s := m.Weight[vm], m.Size[vm]
 		for j := range h {
