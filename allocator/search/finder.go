@@ -102,21 +102,7 @@ func (f *finder) deal(over, fill bool) (*placement, bool) {
 		if late != nil && i%256 == 255 && late() {
 			return nil, false
 		}
-		at, lowest := int32(-1), math.Inf(1)
-		w, s := m.Weight[vm], m.Size[vm]
-		for j := range h {
-			if p.used[j]+s > m.Memory[j] && !over {
-				continue
-			}
-			l := level(p.load[j]+w, m.CPU[j])
-			if l >= lowest {
-				continue
-			}
-			if m.Rules != nil && (p.clashes(vm, int32(j)) || m.budgeted() && p.cost+m.cost(vm, int32(j)) > m.Rules.Budget) {
-				continue
-			}
-			at, lowest = int32(j), l
-		}
+		at := f.lowest(p, vm, over)
 		if at < 0 {
 			return nil, false
 		}
@@ -124,6 +110,27 @@ func (f *finder) deal(over, fill bool) (*placement, bool) {
 	}
 	f.steps -= int64(n*h) / 8
 	return p, true
+}
+
+// lowest is the host where the level is lowest once a VM is there; -1: none may take it. With over it ignores memory.
+func (f *finder) lowest(p *placement, vm int32, over bool) int32 {
+	m := f.m
+	at, lowest := int32(-1), math.Inf(1)
+	w, s := m.Weight[vm], m.Size[vm]
+	for j := range m.CPU {
+		if p.used[j]+s > m.Memory[j] && !over {
+			continue
+		}
+		l := level(p.load[j]+w, m.CPU[j])
+		if l >= lowest {
+			continue
+		}
+		if m.Rules != nil && (p.clashes(vm, int32(j)) || m.budgeted() && p.cost+m.cost(vm, int32(j)) > m.Rules.Budget) {
+			continue
+		}
+		at, lowest = int32(j), l
+	}
+	return at
 }
 
 // dealByHeap is deal without rules, for many hosts: they lie in a heap, the
