@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"evenkeel/hypervisor"
@@ -26,8 +27,10 @@ type guestWatch struct {
 	reached    bool  // the balloon got to target
 	nearest    int64 // the smallest distance from target so far, bytes
 	progressed time.Time
-	defied     time.Time // when it was found not to follow; zero: it was not
-	moved      time.Time // when the balloon was last set, or seen to be of another size; if it shrank, reportDelay later
+	defied     time.Time     // when it was found not to follow; zero: it was not
+	moved      time.Time     // when the balloon was last seen to be of another size, or set
+	falls      []balloonFall // within reportDelay before the last measurement, oldest first
+	margin     int64         // bytes that may be left beyond what the last report says, see balloonFall
 
 	taken   int64     // bytes in use, and in its swap since it booted, by the report before
 	takenAt time.Time // that report; zero: there is none
@@ -39,6 +42,13 @@ type guestWatch struct {
 	pressureAt time.Time // when it was under memory pressure last
 }
 
+// balloonFall is by how much a balloon fell, or may have fallen between two measurements. A report says what was left with the balloon
+// of its time, which is known to about reportDelay: if the balloon fell meanwhile, that much more may be left than the report seems to say.
+type balloonFall struct {
+	at    time.Time
+	bytes int64
+}
+
 type guestPoint struct {
 	at             time.Time
 	swapIn, faults int64
@@ -47,6 +57,9 @@ type guestPoint struct {
 // set notes that the balloon is being set.
 func (g *guestWatch) set(from, to int64, now time.Time) {
 	if g.target != to {
+		if low := g.target; low > 0 && low < to && low < g.last.Balloon { // it may have been there since the last measurement
+			g.falls = append(g.falls, balloonFall{now, g.last.Balloon - low})
+		}
 		g.target, g.reached, g.nearest, g.progressed, g.moved = to, false, distance(from, to), now, now
 	}
 	if to < from && to < g.grant { // the host takes back, where memory is short, what the guest does not use of its grant
@@ -74,10 +87,8 @@ func (g *guestWatch) observe(s hypervisor.Stats, memory int64, window time.Durat
 	}
 	if distance(s.Balloon, g.last.Balloon) > balloonSlack {
 		g.moved = s.At
-		if s.Balloon < g.last.Balloon {
-			g.moved = s.At.Add(reportDelay)
-		}
 	}
+	g.measureMargin(s)
 	took := g.reached && g.target > 0 && s.Balloon > g.target+balloonSlack
 	g.last = s
 	g.measureRate()
@@ -109,6 +120,23 @@ func (g *guestWatch) follow(s hypervisor.Stats) {
 	}
 }
 
+// measureMargin finds the margin of a report that is new with this measurement.
+func (g *guestWatch) measureMargin(s hypervisor.Stats) {
+	if less := g.last.Balloon - s.Balloon; less > 0 {
+		g.falls = append(g.falls, balloonFall{s.At, less})
+	}
+	g.falls = slices.DeleteFunc(g.falls, func(f balloonFall) bool { return s.At.Sub(f.at) >= reportDelay })
+	if s.Reported.IsZero() || !s.Reported.Equal(g.last.Reported) {
+		g.margin = 0
+		for _, f := range g.falls {
+			g.margin += f.bytes
+		}
+	}
+}
+
+// left is what may be left of the balloon by the last report.
+func (g *guestWatch) left() int64 { return min(g.last.Balloon, g.last.Available+g.margin) }
+
 // rates returns what the guest read back since the oldest measurement of the window: bytes and faults per second.
 func (g *guestWatch) rates() (swapIn, faults float64) {
 	if len(g.points) < 2 {
@@ -126,7 +154,7 @@ func (g *guestWatch) rates() (swapIn, faults float64) {
 // taken.
 func (g *guestWatch) measureRate() {
 	s := g.last
-	if !g.reports() || s.Reported.IsZero() || !g.reportedSinceResize() {
+	if !g.reports() || s.Reported.IsZero() || !g.reportedSinceResize() || g.margin > balloonSlack {
 		g.takenAt, g.rate = time.Time{}, 0
 		return
 	}
@@ -144,16 +172,16 @@ func (g *guestWatch) measureRate() {
 // outruns says whether the guest takes memory so fast that it would have none left before its host can act on its next report. Such a
 // guest gets more memory but is not under memory pressure: it has missed nothing yet, and no other VM is evicted for it.
 func (g *guestWatch) outruns() bool {
-	return g.reports() && g.last.Balloon < g.memory-balloonSlack && float64(g.last.Available) < g.rate*outrunWithin.Seconds()
+	return g.reports() && g.last.Balloon < g.memory-balloonSlack && float64(g.left()) < g.rate*outrunWithin.Seconds()
 }
 
 // reports says whether the guest reports what it uses.
 func (g *guestWatch) reports() bool { return g.last.Available >= 0 && g.last.Balloon > 0 }
 
-// reportedSinceResize says whether the guest reported since its balloon moved, and, if the balloon shrank, reportDelay after that. Before,
-// its available memory and its balloon are of different times: their ratio says nothing.
+// reportedSinceResize says whether the guest reported since its balloon moved. Before that, its available memory and its balloon are of
+// different times: their ratio says nothing.
 func (g *guestWatch) reportedSinceResize() bool {
-	return g.last.Reported.IsZero() || !g.last.Reported.Before(g.moved)
+	return g.last.Reported.IsZero() || g.last.Reported.After(g.moved) || g.last.Reported.Equal(g.last.At)
 }
 
 // used is the memory without which the guest cannot run, bytes.
@@ -169,15 +197,16 @@ func (g *guestWatch) pressureReason(took bool) string {
 	if !g.reports() || !g.reportedSinceResize() {
 		return ""
 	}
-	share := float64(s.Available) / float64(s.Balloon)
+	left := g.left()
+	share := float64(left) / float64(s.Balloon)
 	swap, faults := g.rates()
 	switch {
 	case share < pressureBelow:
-		return fmt.Sprintf("%d of %d MiB are left", s.Available>>20, s.Balloon>>20)
+		return fmt.Sprintf("%d of %d MiB are left", left>>20, s.Balloon>>20)
 	case share < swapsBelow && swap > swapRate:
-		return fmt.Sprintf("it swaps: %.1f MiB/s, %d of %d MiB are left", swap/(1<<20), s.Available>>20, s.Balloon>>20)
+		return fmt.Sprintf("it swaps: %.1f MiB/s, %d of %d MiB are left", swap/(1<<20), left>>20, s.Balloon>>20)
 	case share < swapsBelow && faults > faultRate:
-		return fmt.Sprintf("it reads pages again: %.0f/s, %d of %d MiB are left", faults, s.Available>>20, s.Balloon>>20)
+		return fmt.Sprintf("it reads pages again: %.0f/s, %d of %d MiB are left", faults, left>>20, s.Balloon>>20)
 	}
 	return ""
 }
@@ -199,7 +228,7 @@ func (g *guestWatch) raise(took bool) {
 // content says whether the guest, with less memory than its grant, reported that it is not short of memory any more, while no more is
 // on its way to it.
 func (g *guestWatch) content() bool {
-	return g.pressure == "" && !g.outruns() && g.reports() && g.reportedSinceResize() && !g.last.Reported.Before(g.raised) && (g.reached || g.target <= g.last.Balloon)
+	return g.pressure == "" && !g.outruns() && g.reports() && g.reportedSinceResize() && g.margin <= balloonSlack && !g.last.Reported.Before(g.raised) && (g.reached || g.target <= g.last.Balloon)
 }
 
 // need returns the guest's need now.

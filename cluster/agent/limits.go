@@ -145,8 +145,8 @@ const (
 	// grantStays is how many steps of forecasts a grant stays after the guest was last under memory pressure.
 	grantStays = 10
 
-	// reportDelay is how long after its balloon was seen to shrink a guest's report counts as one from before: for a moment the
-	// balloon has all free pages, and the kernel has not freed its caches.
+	// reportDelay is how long before it was noticed a guest may have made a report: libvirt dates it to the second, and guests are measured
+	// once a second.
 	reportDelay = 2 * time.Second
 
 	// balloonPatient is how long a balloon may stand still before its guest counts as one that does not follow.
