@@ -138,7 +138,7 @@ func (h *shedding) run(s *search, found func(at []int, level float64)) {
 	work := int64(12*len(h.base) + 20*len(h.cpu))
 	try := func(t float64) tried {
 		h.reset()
-		h.reach(t)
+		s.done(work + h.reach(t)/pairsPerStep)
 		l, _ := h.level()
 		l = max(l, 1)
 		if l >= top {
@@ -158,7 +158,6 @@ func (h *shedding) run(s *search, found func(at []int, level float64)) {
 	row := []tried{{top, 1 / top, 0}} // by falling level
 	for i := 1; i <= first && !s.ended; i++ {
 		row = append(row, try(top-(top-low)*float64(i)/float64(first)))
-		s.done(work)
 	}
 	polish := func(share float64) {
 		if s.ended {
@@ -166,8 +165,7 @@ func (h *shedding) run(s *search, found func(at []int, level float64)) {
 		}
 		h.reset()
 		t := low + (top-low)*share
-		h.reach(t)
-		s.done(work)
+		s.done(work + h.reach(t)/pairsPerStep)
 		h.polish(s, max(t, low*evenEnough), top, found)
 	}
 	polish(0) // what many bytes would do is known early
@@ -185,7 +183,6 @@ func (h *shedding) run(s *search, found func(at []int, level float64)) {
 			break
 		}
 		row = slices.Insert(row, best+1, try((row[best].t+row[best+1].t)/2))
-		s.done(work)
 	}
 	shares := tight
 	if len(h.need) > fewHosts {
@@ -253,18 +250,20 @@ func ascending(a, b float64, other int) int {
 const (
 	// maxExchanges is how often two hosts of a small cluster exchange VMs at one level.
 	maxExchanges = 12
-	// maxParts is how many pairs of VMs are compared at one level so that hosts come a part of the way to it.
-	maxParts = 1_000_000
-	// fewOver is the divisor of the number of hosts: where more of them are above a level, none comes a part of the way to it. It is too
-	// near the average.
+	// maxPairs is how many pairs of VMs and hosts are compared at one level before no host comes a part of the way to it any more.
+	maxPairs = 3_000_000
+	// fewOver is the divisor of the number of hosts: where more of them are above a level, as near the average, none comes a part of
+	// the way to it.
 	fewOver = 6
+	// pairsPerStep is how many pairs are compared in the time of one step.
+	pairsPerStep = 4
 )
 
 // above is the factor by which a load may pass a level: the rounding of sums.
 const above = 1 + 1e-12
 
-// reach tries to bring every host to level t.
-func (h *shedding) reach(t float64) {
+// reach tries to bring every host to level t, and returns how many pairs of VMs it compared for that.
+func (h *shedding) reach(t float64) (pairs int64) {
 	var away []int
 	for j := range h.need {
 		if excess := h.need[j] - t*h.cpu[j]*above; excess > 0 {
@@ -310,37 +309,42 @@ func (h *shedding) reach(t float64) {
 		i = slices.IndexFunc(order, func(o freeCPU) bool { return o.host == from })
 		lower(i, order[i].cpu-w)
 	}
-	h.exchanges(t)
+	return h.exchanges(t)
 }
 
-// exchanges lets hosts above level t exchange VMs until none is. Where no exchange brings a host to the level, one brings it a part of
-// the way.
-func (h *shedding) exchanges(t float64) {
-	n := len(h.need)
-	perHost, over := 1+len(h.base)/n, 0
+// exchanges lets the fullest host above level t give a VM to another, or exchange two, so that both end at t or below, until no host is
+// above. Where there is no such exchange, one makes the fuller of the two less full. It returns how many pairs it compared.
+func (h *shedding) exchanges(t float64) (pairs int64) {
+	n, over := len(h.need), 0
 	for j := range h.need {
 		if h.need[j] > t*h.cpu[j]*above {
 			over++
 		}
 	}
-	parts := 0
-	if over <= n/fewOver {
-		parts = min(n/2, maxParts/(perHost*perHost*2*partners))
+	rounds, parts := maxExchanges+n/8, over <= n/fewOver
+	if parts {
+		rounds += n / 2
 	}
 	random := uint64(1)
-	for range maxExchanges + n/8 + parts {
+	for range rounds {
 		l, j := h.level()
 		if l <= t*above {
-			return
+			break
 		}
 		with := h.partners(j, &random)
+		compared := int64(2 * n)
+		for _, k := range with {
+			compared += int64(len(h.on[j])) * int64(1+len(h.on[k]))
+		}
+		pairs += compared
 		if h.exchange(j, t, with) {
 			continue
 		}
-		if parts--; parts < 0 || !h.even(j, l, l-(l-t)*stride, with) {
-			return
+		if pairs += compared; !parts || pairs > maxPairs || !h.even(j, l, l-(l-t)*stride, with) {
+			break
 		}
 	}
+	return pairs
 }
 
 // cheapest returns VMs of a host, all of which must be at home, that need excess or more together
