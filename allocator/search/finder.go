@@ -94,12 +94,12 @@ func (f *finder) deal(over, fill bool) (*placement, bool) {
 		return f.dealParties(order, over, fill)
 	}
 	p := newPlacement(m)
-	late := f.stop // where the VMs may stay where they are instead
-	if !m.budgeted() || slices.Contains(m.Rules.Home, -1) {
-		late = nil
+	late := f.stop
+	if late != nil && !(m.budgeted() && !slices.Contains(m.Rules.Home, -1) && m.Check(m.Rules.Home)) {
+		late = nil // there is no placement without it
 	}
 	for i, vm := range order {
-		if late != nil && i%256 == 255 && late() {
+		if late != nil && i%256 == 0 && late() {
 			return nil, false
 		}
 		at := f.lowest(p, vm, over)
