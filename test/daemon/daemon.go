@@ -250,9 +250,9 @@ func (d *Daemon) Done(r v1.Result, err error) {
 // is mended first: the list is often the first thing asked of it after a vcd was killed.
 func (d *Daemon) Processes() map[string]string {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(d.t.Context(), patience.Within(time.Minute))
-	defer cancel()
 	list := func() ([]byte, error) {
+		ctx, cancel := context.WithTimeout(d.t.Context(), patience.Within(time.Minute))
+		defer cancel()
 		return exec.CommandContext(ctx, "virsh", "-q", "-c", d.host.URI(), "list", "--all", "--name").Output()
 	}
 	out, err := list()
@@ -263,6 +263,8 @@ func (d *Daemon) Processes() map[string]string {
 	if err != nil {
 		d.t.Fatalf("virsh list: %v", err)
 	}
+	ctx, cancel := context.WithTimeout(d.t.Context(), patience.Within(time.Minute))
+	defer cancel()
 	found := map[string]string{}
 	for _, name := range strings.Fields(string(out)) {
 		cmd := d.host.Command(ctx, "cat", "/run/libvirt/qemu/"+name+".pid")
