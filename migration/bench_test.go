@@ -34,19 +34,27 @@ func scattered(seed uint64, hosts, vms int) migration.Problem {
 		cpu += need[i]
 		memory += size[i]
 	}
-	used := make([]float64, hosts)
 	for j := range hosts {
 		p.Hosts = append(p.Hosts, migration.Host{Name: fmt.Sprint("h", j), CPU: cpu / 1.3 / float64(hosts), Memory: math.Ceil(memory / 0.7 / float64(hosts))})
 	}
 	for i := range need {
-		j := rng.IntN(hosts)
-		for used[j]+size[i] > p.Hosts[j].Memory {
-			j = rng.IntN(hosts)
-		}
-		used[j] += size[i]
-		p.Groups = append(p.Groups, migration.Group{Name: fmt.Sprint("g", i), Count: 1, CPU: need[i], Memory: size[i], Hosts: []int{j}})
+		p.Groups = append(p.Groups, migration.Group{Name: fmt.Sprint("g", i), Count: 1, CPU: need[i], Memory: size[i]})
 	}
+	scatter(p, rng)
 	return p
+}
+
+// scatter puts each VM on a random host that has memory for it.
+func scatter(p migration.Problem, rng *rand.Rand) {
+	used := make([]float64, len(p.Hosts))
+	for g := range p.Groups {
+		x, j := &p.Groups[g], rng.IntN(len(p.Hosts))
+		for used[j]+x.Memory > p.Hosts[j].Memory {
+			j = rng.IntN(len(p.Hosts))
+		}
+		used[j] += x.Memory
+		x.Hosts = []int{j}
+	}
 }
 
 // grown is scattered, placed as MCB8 places it, whereupon every tenth VM came to need twice as much.

@@ -22,7 +22,7 @@ func asAllocation(p migration.Problem) (q allocator.Problem) {
 // unequal is scattered on hosts of half, one and two times the CPU, with half as much, as much or one and a half of the memory for it.
 func unequal(seed uint64, hosts, vms int) migration.Problem {
 	p, rng := scattered(seed, hosts, vms), rand.New(rand.NewPCG(seed, 9))
-	cpu, memory, need, size := 0.0, 0.0, 0.0, 0.0
+	cpu, memory, need := 0.0, 0.0, 0.0
 	for j := range p.Hosts {
 		h := &p.Hosts[j]
 		h.CPU = []float64{0.5, 1, 2}[rng.IntN(3)]
@@ -30,21 +30,13 @@ func unequal(seed uint64, hosts, vms int) migration.Problem {
 		cpu, memory = cpu+h.CPU, memory+h.Memory
 	}
 	for g := range p.Groups {
-		need, size = need+p.Groups[g].CPU, size+p.Groups[g].Memory
+		need += p.Groups[g].CPU
 	}
-	used := make([]float64, hosts)
 	for j := range p.Hosts {
 		p.Hosts[j].CPU *= need / 1.3 / cpu
-		p.Hosts[j].Memory *= size / 0.7 / memory
+		p.Hosts[j].Memory *= memoryOf(p) / 0.7 / memory
 	}
-	for g := range p.Groups {
-		j := rng.IntN(hosts)
-		for used[j]+p.Groups[g].Memory > p.Hosts[j].Memory {
-			j = rng.IntN(hosts)
-		}
-		used[j] += p.Groups[g].Memory
-		p.Groups[g].Hosts = []int{j}
-	}
+	scatter(p, rng)
 	return p
 }
 
