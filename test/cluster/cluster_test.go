@@ -315,7 +315,7 @@ func allLosePower(t *testing.T, s *site, tab *table) {
 		if time.Since(at) > 45*time.Second && !mended {
 			mended = true
 			for _, h := range s.hosts {
-				h.mendDaemon(t)
+				h.MendDaemon(t)
 			}
 		}
 		vms, err := s.vms(ctx, "")

@@ -194,7 +194,7 @@ func rollingRestarts(t *testing.T, s *site, tab *table) {
 		for _, h := range s.hosts {
 			h.terminate(t)
 			h.launch(t) // before anything else: the host's watchdog counts
-			h.mendDaemon(t)
+			h.MendDaemon(t)
 			eventually(t, time.Minute, "the cluster is healthy", s.healthy)
 			l.awaitAcks(t, 30*time.Second, 10)
 		}

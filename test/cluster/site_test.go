@@ -195,18 +195,6 @@ func (h *host) terminate(t *testing.T) {
 	}
 }
 
-// mendDaemon does what an operator does where libvirtd has crashed or hangs.
-func (h *host) mendDaemon(t *testing.T) {
-	t.Helper()
-	wrong, err := h.MendDaemon(t.Context())
-	if wrong != "" {
-		t.Logf("libvirtd of %s %s, and is started again", h.Name, wrong)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // boot gives the host its power back, and starts what runs on it.
 func (h *host) boot(t *testing.T) {
 	t.Helper()
@@ -364,7 +352,7 @@ func (s *site) calm(t *testing.T) {
 			}
 		}
 		h.boot(t)
-		h.mendDaemon(t)
+		h.MendDaemon(t)
 	}
 	eventually(t, 90*time.Second, "the cluster is healthy", s.healthy)
 	eventually(t, 90*time.Second, "all virtual clusters are deleted", func(ctx context.Context) error {

@@ -126,7 +126,7 @@ func (d *Daemon) Token() string {
 func (d *Daemon) Launch() {
 	d.t.Helper()
 	for try := 1; ; try++ {
-		d.mendLibvirtd()
+		d.host.MendDaemon(d.t)
 		err := d.start()
 		if err == nil {
 			return
@@ -136,18 +136,6 @@ func (d *Daemon) Launch() {
 			d.t.Fatal("vcd did not become ready: ", err)
 		}
 		d.Kill()
-	}
-}
-
-// mendLibvirtd does what systemd does where libvirtd has crashed, and an operator where it hangs.
-func (d *Daemon) mendLibvirtd() {
-	d.t.Helper()
-	wrong, err := d.host.MendDaemon(d.t.Context())
-	if wrong != "" {
-		d.t.Logf("libvirtd %s, and is started again", wrong)
-	}
-	if err != nil {
-		d.t.Fatal(err)
 	}
 }
 
@@ -257,7 +245,7 @@ func (d *Daemon) Processes() map[string]string {
 	}
 	out, err := list()
 	if err != nil {
-		d.mendLibvirtd()
+		d.host.MendDaemon(d.t)
 		out, err = list()
 	}
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 )
 
@@ -74,22 +75,26 @@ func (h *Host) StartDaemon(ctx context.Context) error {
 // answerTime is far more than a libvirtd that works takes for an answer on a busy machine.
 const answerTime = time.Minute
 
-// MendDaemon starts libvirtd again if it has crashed, or does not answer for answerTime, and says what was wrong; "" if nothing
-// was. libvirtd 9.0.0 did either when a client ended in the middle of its calls. In production systemd restarts it after a crash. A
-// hang is for the operator, who sees that the host cannot be reached. VMs run on.
-func (h *Host) MendDaemon(ctx context.Context) (wrong string, err error) {
+// MendDaemon starts libvirtd again if it has crashed, or does not answer for answerTime, and logs what was wrong.
+// libvirtd 9.0.0 did either when a client ended in the middle of its calls. In production systemd restarts it after a crash. A hang is
+// for the operator, who sees that the host cannot be reached. VMs run on.
+func (h *Host) MendDaemon(t testing.TB) {
+	t.Helper()
+	ctx := t.Context()
 	switch {
 	case !h.DaemonRuns():
-		wrong = "has crashed"
+		t.Logf("libvirtd of %s has crashed, and is started again", h.Name)
 	case !h.DaemonAnswers(ctx):
-		wrong = fmt.Sprintf("has not answered for %s (its threads: %s)", answerTime, h.DaemonThreads(ctx))
+		t.Logf("libvirtd of %s has not answered for %s, and is started again; its threads: %s", h.Name, answerTime, h.DaemonThreads(ctx))
 		if err := h.KillDaemon(); err != nil {
-			return wrong, err
+			t.Fatal(err)
 		}
 	default:
-		return "", nil
+		return
 	}
-	return wrong, h.StartDaemon(ctx)
+	if err := h.StartDaemon(ctx); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // DaemonAnswers says whether libvirtd answers within answerTime what agents ask of it: the figures of all VMs, which it may owe
