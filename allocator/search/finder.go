@@ -94,12 +94,12 @@ func (f *finder) deal(over, fill bool) (*placement, bool) {
 		return f.dealParties(order, over, fill)
 	}
 	p := newPlacement(m)
-	late := f.stop
-	if late != nil && !(m.budgeted() && !slices.Contains(m.Rules.Home, -1) && m.Check(m.Rules.Home)) {
-		late = nil // there is no placement without it
+	var late func() bool
+	if f.stop != nil && m.mayStay() { // otherwise there may be no placement without the deal
+		late = f.stop
 	}
 	for i, vm := range order {
-		if late != nil && i%256 == 0 && late() {
+		if late != nil && i%256 == 255 && late() {
 			return nil, false
 		}
 		at := f.lowest(p, vm, over)
@@ -198,12 +198,15 @@ func (f *finder) dealt() *placement {
 			return p
 		}
 	}
-	if m.budgeted() {
-		if r := m.Rules; !slices.Contains(r.Home, -1) && m.Check(r.Home) {
-			return placementOf(m, r.Home)
-		}
+	if m.mayStay() {
+		return placementOf(m, m.Rules.Home)
 	}
 	return nil
+}
+
+// mayStay says whether moves have a budget and all VMs may stay on their present hosts.
+func (m *Model) mayStay() bool {
+	return m.budgeted() && !slices.Contains(m.Rules.Home, -1) && m.Check(m.Rules.Home)
 }
 
 // stepsPerPacked is what placements of another kind cost, per VM and host.

@@ -2,10 +2,34 @@ package search
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 )
+
+// The deal ends where its time is over, if the VMs may stay where they are instead: not for few VMs, which take no time.
+func TestLateDeal(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		vms     int
+		without bool // one VM has no host
+		stays   bool
+	}{{"few VMs", 40, false, false}, {"many", 600, false, true}, {"many, one without a host", 600, true, false}} {
+		m := &Model{CPU: slices.Repeat([]int64{1000}, 20), Memory: slices.Repeat([]int64{1000}, 20), Weight: slices.Repeat([]int64{1}, c.vms), Size: slices.Repeat([]int64{1}, c.vms),
+			Rules: &Rules{Home: make([]int32, c.vms), Cost: slices.Repeat([]int64{1}, c.vms), Budget: int64(c.vms)}}
+		if c.without {
+			m.Rules.Home[0] = -1
+		}
+		p := newFinder(m, 1, 1_000_000_000, func() bool { return true }).dealt()
+		if p == nil {
+			t.Fatalf("%s: no placement", c.name)
+		}
+		if stays := slices.Equal(p.host, m.Rules.Home); stays != c.stays {
+			t.Errorf("%s: all stay: %v", c.name, stays)
+		}
+	}
+}
 
 // drawModel draws a model small enough to try every placement, with rules or without.
 func drawModel(t *rapid.T) *Model {
