@@ -105,7 +105,11 @@ type tried struct {
 	t     float64
 	yield float64
 	cost  float64
+	found int // where it is among the candidates found, -1: nowhere
 }
+
+// reached reports whether every host came to the level.
+func (r *tried) reached() bool { return r.yield*r.t >= 1-sameYield }
 
 // gain estimates what a placement between two levels is worth: the relative yield that budgets between them lose, weighed by the root
 // of the logarithm of the ratio of these budgets, so that neither small nor large budgets get most placements. Where the lower level
@@ -116,14 +120,15 @@ func gain(a, b tried, total float64) float64 {
 		unknown = 1.1   // times the bytes of the last level reached that the next may cost
 	)
 	cost := max(a.cost, b.cost)
-	if b.yield*b.t < 1-sameYield {
+	if !b.reached() {
 		cost = max(cost, a.cost*unknown)
 	}
 	return max(0, 1/b.t-a.yield) / a.yield * math.Sqrt(math.Log((cost+small*total)/(a.cost+small*total)))
 }
 
-// run calls found with every placement, which found may keep. It ends early when s is done.
-func (h *shedding) run(s *search, found func(at []int, level float64)) {
+// run calls found with every placement, which found may keep, and then returns where it is among the candidates (-1: not kept). It
+// ends early when s is done.
+func (h *shedding) run(s *search, found func(at []int, level float64) int) {
 	total, cpu := 0.0, 0.0
 	h.reset()
 	for j := range h.load {
@@ -135,27 +140,16 @@ func (h *shedding) run(s *search, found func(at []int, level float64)) {
 	if top <= low {
 		return
 	}
-	work := int64(12*len(h.base) + 20*len(h.cpu))
 	try := func(t float64) tried {
-		h.reset()
-		s.done(work + h.reach(t)/pairsPerStep)
-		l, _ := h.level()
-		l = max(l, 1)
-		if l >= top {
-			return tried{t, 1 / top, 0}
+		h.begin(s, t)
+		out := h.end(t, top)
+		if out.yield > 1/top {
+			out.found = found(slices.Clone(h.at), 1/out.yield)
 		}
-		h.takeBack(l)
-		cost := 0.0
-		for vm, j := range h.at {
-			if j != h.base[vm] {
-				cost += h.cost[vm]
-			}
-		}
-		found(slices.Clone(h.at), l)
-		return tried{t, 1 / l, cost}
+		return out
 	}
 	first, all := h.levels()
-	row := []tried{{top, 1 / top, 0}} // by falling level
+	row := []tried{{top, 1 / top, 0, -1}} // by falling level
 	for i := 1; i <= first && !s.ended; i++ {
 		row = append(row, try(top-(top-low)*float64(i)/float64(first)))
 	}
@@ -163,12 +157,11 @@ func (h *shedding) run(s *search, found func(at []int, level float64)) {
 		if s.ended {
 			return
 		}
-		h.reset()
 		t := low + (top-low)*share
-		s.done(work + h.reach(t)/pairsPerStep)
+		h.begin(s, t)
 		h.polish(s, max(t, low*evenEnough), top, found)
 	}
-	polish(0) // what many bytes would do is known early
+	h.spend(s, row, low, found, func() { polish(0) }) // what many bytes would do is known early
 	for range all - first {
 		if s.ended {
 			return
@@ -191,6 +184,28 @@ func (h *shedding) run(s *search, found func(at []int, level float64)) {
 	for _, share := range shares {
 		polish(share)
 	}
+}
+
+// begin starts from base and tries to bring every host to level t.
+func (h *shedding) begin(s *search, t float64) {
+	h.reset()
+	s.done(int64(12*len(h.base)+20*len(h.cpu)) + h.reach(t)/pairsPerStep)
+}
+
+// end is what came of level t, after VMs that need not move went back. Nothing moves if level top was not left.
+func (h *shedding) end(t, top float64) tried {
+	l, _ := h.level()
+	if l = max(l, 1); l >= top {
+		return tried{t, 1 / top, 0, -1}
+	}
+	h.takeBack(l)
+	cost := 0.0
+	for vm, j := range h.at {
+		if j != h.base[vm] {
+			cost += h.cost[vm]
+		}
+	}
+	return tried{t, 1 / l, cost, -1}
 }
 
 func (h *shedding) reset() {

@@ -20,10 +20,11 @@ type Placement struct {
 	UpperBound float64
 }
 
-// Place is the best placement that New finds within a budget, whether or not
-// there is an order of moves that leads to it. The work does not depend on the budget, so that
-// a greater budget never gives a lower minimum yield.
+// Place is the best placement that New finds for a budget, whether or not
+// there is an order of moves that leads to it. A greater budget never gives a
+// lower minimum yield, unless Stop ends the search.
 func Place(p Problem, budget float64) (Placement, error) {
+	p.Budget = max(0, budget)
 	f, err := p.fleet()
 	if err != nil {
 		return Placement{}, fmt.Errorf("a problem of migration: %w", err)

@@ -14,10 +14,10 @@ import (
 const (
 	partners   = 12 // hosts with the lowest levels that are looked at, and as many others
 	evenEnough = 1.0003
-	maxPolish  = 5_000_000 // pairs of VMs looked at, about
-	stride     = 0.4       // part of the way to the wanted level that is as good as more, if it costs less
-	fewHosts   = 200       // all of which are asked where no partner helps
-	everyStep  = 0.004     // part by which a level must have fallen for a new candidate
+	maxPolish  = 40_000_000 // pairs of VMs looked at, about
+	stride     = 0.4        // part of the way to the wanted level that is as good as more, if it costs less
+	fewHosts   = 200        // all of which are asked where no partner helps
+	everyStep  = 0.004      // part by which a level must have fallen for a new candidate
 )
 
 // tight are the levels from which polishing begins, as parts of the way from the
@@ -29,18 +29,29 @@ var (
 )
 
 // polish brings the levels to goal, as far as it can. Candidates are below top.
-func (h *shedding) polish(s *search, goal, top float64, found func(at []int, level float64)) {
-	n := len(h.need)
-	perHost := 1 + len(h.base)/n
-	random := uint64(1)
+func (h *shedding) polish(s *search, goal, top float64, found func(at []int, level float64) int) {
 	mark := top
-	work := int64(perHost*perHost*partners + 2*n)
-	for rounds := min(8*n, maxPolish/(perHost*perHost*2*partners+2*n)); rounds >= 0; rounds-- {
-		l, j := h.level()
+	h.lower(s, goal, func(l float64) {
 		if l < mark*(1-everyStep) && l > goal {
 			mark = l
 			found(slices.Clone(h.at), max(1, l))
 		}
+	})
+	if l, _ := h.level(); l < top {
+		h.takeBack(max(1, l))
+		found(slices.Clone(h.at), max(1, l))
+	}
+}
+
+// lower lowers the greatest level to goal, as far as it can, and reports every level on the way.
+func (h *shedding) lower(s *search, goal float64, report func(level float64)) {
+	n := len(h.need)
+	perHost := 1 + len(h.base)/n
+	random := uint64(1)
+	work := int64(perHost*perHost*partners + 2*n)
+	for rounds := min(8*n, maxPolish/(perHost*perHost*2*partners+2*n)); rounds >= 0; rounds-- {
+		l, j := h.level()
+		report(l)
 		if l <= goal || s.done(work) {
 			break
 		}
@@ -51,10 +62,6 @@ func (h *shedding) polish(s *search, goal, top float64, found func(at []int, lev
 		if n > fewHosts || !h.even(j, l, next, h.others(j)) {
 			break
 		}
-	}
-	if l, _ := h.level(); l < top {
-		h.takeBack(max(1, l))
-		found(slices.Clone(h.at), max(1, l))
 	}
 }
 

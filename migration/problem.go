@@ -78,6 +78,10 @@ type Problem struct {
 	// allocator.Allocate gives to the VMs where they are.
 	Caps []float64
 
+	// Budget is how many bytes Plan will be asked for, where that is known: New then also looks for placements that
+	// use it up. 0: it is not known.
+	Budget float64
+
 	// Steps bounds the work of New, deterministically; one is about 10 ns on a
 	// machine of 2020. 0: DefaultSteps. The order of the search does not depend on
 	// Steps: more steps never give a worse plan, and the first few give some plan.
@@ -127,6 +131,9 @@ func (p *Problem) Validate() error {
 	}
 	if slices.ContainsFunc(p.Caps, func(c float64) bool { return !amount(c) }) {
 		return errors.New("a cap is no amount")
+	}
+	if p.Budget < 0 || math.IsNaN(p.Budget) {
+		return fmt.Errorf("budget %v is no amount", p.Budget)
 	}
 	if !amount(p.Limits.Bandwidth) {
 		return fmt.Errorf("bandwidth %v is no amount", p.Limits.Bandwidth)

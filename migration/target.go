@@ -134,16 +134,17 @@ func (s *search) shed() {
 	for g := range f.p.Groups {
 		highest = max(highest, f.p.Groups[g].MinYield)
 	}
-	newShedding(s, slices.Clone(begin.at)).run(s, func(at []int, level float64) {
+	newShedding(s, slices.Clone(begin.at)).run(s, func(at []int, level float64) int {
 		if 1/level < highest {
 			s.add(at) // a floor binds: the level does not say what yield the others get
-			return
+			return -1
 		}
 		c := candidate{at: at, direct: f.cost(at), broken: begin.broken, yield: 1 / level}
 		if f.p.Rules != nil || begin.broken > 0 {
 			c.broken = f.broken(at)
 		}
 		s.found = append(s.found, c)
+		return len(s.found) - 1
 	})
 	if begin.broken == 0 && len(f.home) <= maxFront {
 		s.known = s.searchLevels(begin, highest)

@@ -95,12 +95,14 @@ func (m *moving) rebalance(c *replay.Cluster) {
 	if m.balance, verdict = m.balance.Due(rebalance.PaceOf(m.settings), in); !verdict.Evaluate {
 		return
 	}
-	pl, err := migration.New(m.problem(c, func(s int32) float64 { return m.need(c, s) }, 0, -1))
+	p := m.problem(c, func(s int32) float64 { return m.need(c, s) }, 0, -1)
+	p.Budget = float64(m.settings.Budget())
+	pl, err := migration.New(p)
 	if err != nil {
 		m.fail(c, err)
 		return
 	}
-	if plan, not := rebalance.Worth(pl, float64(m.settings.Budget()), m.settings.WithDefaults().MinGain, true); not == "" {
+	if plan, not := rebalance.Worth(pl, p.Budget, m.settings.WithDefaults().MinGain, true); not == "" {
 		m.carryOut(c, plan)
 		for g, s := range m.slots {
 			c.Allocate(s, min(plan.CPU[g], c.RequestCPU[s]), c.Memory[s])

@@ -13,11 +13,13 @@ import (
 // steps says that no move is worth it; its reason says why, with the figures. thrifty: of plans that bring nearly as much, take
 // the one that moves least.
 func Plan(f *moves.Fleet, budget int64, minGain float64, thrifty bool) (state.MovePlan, error) {
-	pl, err := migration.New(f.Problem)
+	p := f.Problem
+	p.Budget = moves.Budget(budget)
+	pl, err := migration.New(p)
 	if err != nil {
 		return state.MovePlan{}, fmt.Errorf("re-balance: %w", err)
 	}
-	plan, not := Worth(pl, moves.Budget(budget), minGain, thrifty)
+	plan, not := Worth(pl, p.Budget, minGain, thrifty)
 	out := f.MovePlan(plan, state.MovesRebalance, budget)
 	if not != "" {
 		out.Steps, out.Bytes, out.Seconds, out.Reason = nil, 0, 0, not

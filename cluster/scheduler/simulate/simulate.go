@@ -182,11 +182,13 @@ func (f *fleet) best(gone []int, budget int64) (migration.Plan, []migration.Bloc
 		return d.Plan, d.Blockers, nil
 	}
 	for again := false; ; again = true {
-		pl, err := migration.New(f.Problem)
+		p := f.Problem
+		p.Budget = moves.Budget(budget)
+		pl, err := migration.New(p)
 		if err != nil {
 			return migration.Plan{}, nil, fmt.Errorf("try: %w", err)
 		}
-		if plan := pl.Plan(moves.Budget(budget)); plan.Feasible || again {
+		if plan := pl.Plan(p.Budget); plan.Feasible || again {
 			return plan, nil, nil
 		}
 		for i := range f.Groups { // what cannot be kept is reported: see promises

@@ -1,0 +1,101 @@
+package migration
+
+import (
+	"math"
+	"slices"
+)
+
+const (
+	budgetTries = 16
+	nearLevel   = 0.0001 // least distance of two levels, as a part of them
+	budgetPart  = 4      // of the steps that are left one in so many are for it
+)
+
+// spend looks between the levels tried, row, for the lowest one that the budget suffices for. It does so before polish, or after it if no
+// level tried is beyond the budget. Whatever the budget is, as many steps are left afterwards. Of few VMs searchLevels finds what every
+// budget suffices for.
+func (h *shedding) spend(s *search, row []tried, low float64, found func(at []int, level float64) int, polish func()) {
+	budget := s.f.p.Budget
+	if s.ended || budget <= 0 || len(h.base) <= maxFront {
+		polish()
+		return
+	}
+	part := s.steps / budgetPart
+	rest := s.steps - part
+	within, beyond := s.around(budget, row)
+	bisect := func() { h.bisect(s, budget, low, within, beyond, found) }
+	if math.IsInf(beyond, 1) {
+		s.spending(&rest, polish)
+		s.spending(&part, bisect)
+	} else {
+		s.spending(&part, bisect)
+		s.spending(&rest, polish)
+	}
+	s.spending(&rest, func() {})
+}
+
+// spending does what takes steps from an account of its own.
+func (s *search) spending(steps *int64, do func()) {
+	s.steps, s.ended = *steps, false
+	if !s.done(0) {
+		do()
+	}
+	*steps = s.steps
+}
+
+// around returns the greatest yield in row that a budget suffices for, and the next one: +Inf if there is none.
+func (s *search) around(budget float64, row []tried) (within, beyond float64) {
+	within, beyond = row[0].yield, math.Inf(1)
+	for i := range row {
+		if r := &row[i]; r.yield > within && s.sure(r) && s.found[r.found].direct <= budget {
+			within = r.yield
+		}
+	}
+	for i := range row {
+		if r := &row[i]; r.yield > within && r.yield < beyond && s.sure(r) {
+			beyond = r.yield
+		}
+	}
+	return within, beyond
+}
+
+// bisect halves the distance of two levels, one that the budget suffices for and one that it does not suffice for.
+//
+// A greater budget must not give a lower yield, although it leads to other levels. Therefore bisect begins between two levels that no
+// budget touches, and keeps only what lies between the two that bound it then. As long as two budgets agree on which levels they suffice
+// for, they try the same ones. At the first level for which only the greater one suffices it has a placement that is better than all
+// that the lesser one comes to from then on. Levels bound the search only if their bytes suffice for them: they have an order of moves
+// without staging hops.
+func (h *shedding) bisect(s *search, budget, low, within, beyond float64, found func(at []int, level float64) int) {
+	top := 1 / within
+	high, low := 1/within, max(low, 1/beyond) // levels
+	for range budgetTries {
+		t := (high + low) / 2
+		if s.ended || high-low < nearLevel*t {
+			return
+		}
+		h.begin(s, t)
+		h.lower(s, t*above, func(float64) {})
+		r := h.end(t, top)
+		if r.yield > within && r.yield < beyond {
+			r.found = found(slices.Clone(h.at), 1/r.yield)
+		}
+		switch {
+		case !s.sure(&r):
+			low = t
+		case s.found[r.found].direct <= budget:
+			within, high = r.yield, 1/r.yield
+		default:
+			beyond, low = r.yield, 1/r.yield
+		}
+	}
+}
+
+// sure reports whether all hosts came to a level, and the bytes of its placement suffice for it.
+func (s *search) sure(r *tried) bool {
+	if r.found < 0 || !r.reached() {
+		return false
+	}
+	c := &s.found[r.found]
+	return c.broken == 0 && c.missing == 0 && (s.direct || s.order(c) && c.bytes <= c.direct*(1+sameBytes))
+}
