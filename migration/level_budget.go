@@ -11,9 +11,9 @@ const (
 	budgetPart  = 4      // of the steps that are left one in so many are for it
 )
 
-// spend looks between the levels tried, row, for the lowest one that the budget suffices for. It does so before polish, or after it if no
-// level tried is beyond the budget. Whatever the budget is, as many steps are left afterwards. Of few VMs searchLevels finds what every
-// budget suffices for.
+// spend looks between the levels tried, row, for the lowest one that the budget suffices for: first among those that need no exchanges to
+// be reached, and after polish among all. Whatever the budget is, as many steps are left afterwards. Of few VMs searchLevels finds what
+// every budget suffices for.
 func (h *shedding) spend(s *search, row []tried, low float64, found func(at []int, level float64) int, polish func()) {
 	budget := s.f.p.Budget
 	if s.ended || budget <= 0 || len(h.base) <= maxFront {
@@ -22,17 +22,15 @@ func (h *shedding) spend(s *search, row []tried, low float64, found func(at []in
 	}
 	part := s.steps / budgetPart
 	rest := s.steps - part
-	within, beyond := s.around(budget, row)
-	bisect := func() { h.bisect(s, budget, low, within, beyond, found) }
-	if math.IsInf(beyond, 1) {
-		s.spending(&rest, polish)
-		s.spending(&part, bisect)
-	} else {
-		s.spending(&part, bisect)
-		s.spending(&rest, polish)
-	}
+	b := s.around(budget, row)
+	s.spending(&part, func() { h.bisect(s, &b, low, false, found) })
+	s.spending(&rest, polish)
+	s.spending(&part, func() { h.bisect(s, &b, low, true, found) })
 	s.spending(&rest, func() {})
 }
+
+// bounds are the greatest yield that a budget is known to suffice for, and the least one that takes more; +Inf: none is known to.
+type bounds struct{ budget, within, beyond float64 }
 
 // spending does what takes steps from an account of its own.
 func (s *search) spending(steps *int64, do func()) {
@@ -43,20 +41,19 @@ func (s *search) spending(steps *int64, do func()) {
 	*steps = s.steps
 }
 
-// around returns the greatest yield in row that a budget suffices for, and the next one: +Inf if there is none.
-func (s *search) around(budget float64, row []tried) (within, beyond float64) {
-	within, beyond = row[0].yield, math.Inf(1)
+func (s *search) around(budget float64, row []tried) bounds {
+	b := bounds{budget, row[0].yield, math.Inf(1)}
 	for i := range row {
-		if r := &row[i]; r.yield > within && s.sure(r) && s.found[r.found].direct <= budget {
-			within = r.yield
+		if r := &row[i]; r.yield > b.within && s.sure(r) && s.found[r.found].direct <= budget {
+			b.within = r.yield
 		}
 	}
 	for i := range row {
-		if r := &row[i]; r.yield > within && r.yield < beyond && s.sure(r) {
-			beyond = r.yield
+		if r := &row[i]; r.yield > b.within && r.yield < b.beyond && s.sure(r) {
+			b.beyond = r.yield
 		}
 	}
-	return within, beyond
+	return b
 }
 
 // bisect halves the distance of two levels, one that the budget suffices for and one that it does not suffice for.
@@ -66,27 +63,29 @@ func (s *search) around(budget float64, row []tried) (within, beyond float64) {
 // for, they try the same ones. At the first level for which only the greater one suffices it has a placement that is better than all
 // that the lesser one comes to from then on. Levels bound the search only if their bytes suffice for them: they have an order of moves
 // without staging hops.
-func (h *shedding) bisect(s *search, budget, low, within, beyond float64, found func(at []int, level float64) int) {
-	top := 1 / within
-	high, low := 1/within, max(low, 1/beyond) // levels
+func (h *shedding) bisect(s *search, b *bounds, low float64, exchanges bool, found func(at []int, level float64) int) {
+	top := 1 / b.within
+	high, low := top, max(low, 1/b.beyond) // levels
 	for range budgetTries {
 		t := (high + low) / 2
 		if s.ended || high-low < nearLevel*t {
 			return
 		}
 		h.begin(s, t)
-		h.lower(s, t*above, func(float64) {})
+		if exchanges {
+			h.lower(s, t*above, func(float64) {})
+		}
 		r := h.end(t, top)
-		if r.yield > within && r.yield < beyond {
+		if r.yield > b.within && r.yield < b.beyond {
 			r.found = found(slices.Clone(h.at), 1/r.yield)
 		}
 		switch {
 		case !s.sure(&r):
 			low = t
-		case s.found[r.found].direct <= budget:
-			within, high = r.yield, 1/r.yield
+		case s.found[r.found].direct <= b.budget:
+			b.within, high = r.yield, 1/r.yield
 		default:
-			beyond, low = r.yield, 1/r.yield
+			b.beyond, low = r.yield, 1/r.yield
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package migration_test
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -102,7 +101,7 @@ func TestTheBudgetIsUsed(t *testing.T) {
 		blind := planner(t, p).Plan(budget)
 		p.Budget = budget
 		knows := planner(t, p).Plan(budget)
-		t.Log(fmt.Sprintf("seed %d: %.4f for %.2f%% of the budget; %.4f for %.2f%% where it is known", seed, blind.MinYieldAfter, 100*blind.Bytes/budget, knows.MinYieldAfter, 100*knows.Bytes/budget))
+		t.Logf("seed %d: %.4f for %.2f%% of the budget; %.4f for %.2f%% where it is known", seed, blind.MinYieldAfter, 100*blind.Bytes/budget, knows.MinYieldAfter, 100*knows.Bytes/budget)
 		if knows.MinYieldAfter < blind.MinYieldAfter {
 			t.Errorf("seed %d: %v where the budget is known, %v where it is not", seed, knows.MinYieldAfter, blind.MinYieldAfter)
 		}

@@ -33,6 +33,7 @@ type shedding struct {
 	need  []float64
 	used  []float64
 	order []freeCPU
+	rank  ranking
 }
 
 // freeCPU is the CPU that a host has left.
@@ -340,24 +341,33 @@ func (h *shedding) exchanges(t float64) (pairs int64) {
 	if parts {
 		rounds += n / 2
 	}
+	if over == 0 {
+		return 0
+	}
 	random := uint64(1)
+	h.rank.sort(h)
 	for range rounds {
-		l, j := h.level()
+		l, j := h.rank.top()
 		if l <= t*above {
 			break
 		}
 		with := h.partners(j, &random)
-		compared := int64(2 * n)
+		compared := int64(0)
 		for _, k := range with {
 			compared += int64(len(h.on[j])) * int64(1+len(h.on[k]))
 		}
 		pairs += compared
-		if h.exchange(j, t, with) {
-			continue
+		k := h.exchange(j, t, with)
+		if k < 0 {
+			if pairs += compared; !parts || pairs > maxPairs {
+				break
+			}
+			if k = h.even(j, l, l-(l-t)*stride, with); k < 0 {
+				break
+			}
 		}
-		if pairs += compared; !parts || pairs > maxPairs || !h.even(j, l, l-(l-t)*stride, with) {
-			break
-		}
+		h.rank.update(h, j)
+		h.rank.update(h, k)
 	}
 	return pairs
 }
@@ -418,8 +428,8 @@ func cover(vms []int, weight, cost []float64, excess float64) (best []int, lowes
 }
 
 // exchange moves a VM off a host, in return for another if need be, such that it
-// and the other host end at level t or below, for the fewest bytes.
-func (h *shedding) exchange(j int, t float64, with []int) bool {
+// and the other host end at level t or below, for the fewest bytes. It returns the other host, -1: there is none.
+func (h *shedding) exchange(j int, t float64, with []int) int {
 	best, cost, to, back := -1, math.Inf(1), -1, -1
 	high := t * h.cpu[j] * above
 	for _, a := range h.on[j] {
@@ -443,14 +453,18 @@ func (h *shedding) exchange(j int, t float64, with []int) bool {
 			}
 		}
 	}
-	if best < 0 {
-		return false
+	if best >= 0 {
+		h.swap(best, to, back, j)
 	}
+	return to
+}
+
+// swap moves a VM to host to, and another VM (-1: none) from there to host j.
+func (h *shedding) swap(vm, to, back, j int) {
 	if back >= 0 {
 		h.move(back, j)
 	}
-	h.move(best, to)
-	return true
+	h.move(vm, to)
 }
 
 // takeBack lets VMs stay on their hosts where the level allows it, those with the most bytes first, or

@@ -1,7 +1,6 @@
 package migration
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -48,20 +47,24 @@ func (h *shedding) lower(s *search, goal float64, report func(level float64)) {
 	n := len(h.need)
 	perHost := 1 + len(h.base)/n
 	random := uint64(1)
-	work := int64(perHost*perHost*partners + 2*n)
-	for rounds := min(8*n, maxPolish/(perHost*perHost*2*partners+2*n)); rounds >= 0; rounds-- {
-		l, j := h.level()
+	work := perHost * perHost * partners // steps
+	h.rank.sort(h)
+	for rounds := min(8*n, maxPolish/(2*work)); rounds >= 0; rounds-- {
+		l, j := h.rank.top()
 		report(l)
-		if l <= goal || s.done(work) {
+		if l <= goal || s.done(int64(work)) {
 			break
 		}
 		next := l - (l-goal)*stride
-		if h.even(j, l, next, h.partners(j, &random)) {
-			continue
+		k := h.even(j, l, next, h.partners(j, &random))
+		if k < 0 && n <= fewHosts {
+			k = h.even(j, l, next, h.others(j))
 		}
-		if n > fewHosts || !h.even(j, l, next, h.others(j)) {
+		if k < 0 {
 			break
 		}
+		h.rank.update(h, j)
+		h.rank.update(h, k)
 	}
 }
 
@@ -75,23 +78,17 @@ func (h *shedding) others(j int) []int {
 	return all
 }
 
-// partners of a host are those with the lowest levels, and some others.
+// partners of a host, by the ranking, are those with the lowest levels, and some others.
 func (h *shedding) partners(j int, random *uint64) []int {
 	n := len(h.need)
 	if n <= 2*partners {
 		return h.others(j)
 	}
-	lowest := make([]int, 0, 2*partners+1)
-	at := func(k int) float64 { return h.need[k] / h.cpu[k] }
-	for k := range n {
-		if k == j || len(lowest) == partners && at(k) >= at(lowest[partners-1]) {
-			continue
+	lowest := make([]int, 0, 2*partners)
+	for i := 0; len(lowest) < partners; i++ {
+		if k := h.rank.hosts[i].host; k != j {
+			lowest = append(lowest, k)
 		}
-		i, _ := slices.BinarySearchFunc(lowest, at(k), func(o int, l float64) int { return cmp.Compare(at(o), l) })
-		if len(lowest) == partners {
-			lowest = lowest[:partners-1]
-		}
-		lowest = slices.Insert(lowest, i, k)
 	}
 	for range partners {
 		*random = *random*6364136223846793005 + 1442695040888963407
@@ -102,8 +99,8 @@ func (h *shedding) partners(j int, random *uint64) []int {
 	return lowest
 }
 
-// even is one exchange of host j, at level now, with one of its partners.
-func (h *shedding) even(j int, now, goal float64, with []int) bool {
+// even is one exchange of host j, at level now, with one of its partners, which it returns; -1: none helps.
+func (h *shedding) even(j int, now, goal float64, with []int) int {
 	best, to, back := -1, -1, -1
 	score, cost := now*(1-1e-9), math.Inf(1)
 	consider := func(a, k, b int) {
@@ -136,14 +133,10 @@ func (h *shedding) even(j int, now, goal float64, with []int) bool {
 			}
 		}
 	}
-	if best < 0 {
-		return false
+	if best >= 0 {
+		h.swap(best, to, back, j)
 	}
-	if back >= 0 {
-		h.move(back, j)
-	}
-	h.move(best, to)
-	return true
+	return to
 }
 
 // extra is what it costs more if a VM goes to a host from where it is now.
