@@ -6,7 +6,7 @@
 // Entry points:
 //
 //   - New searches a Problem once: it finds placements for every amount of bytes
-//     from none to all, independent of any budget.
+//     from none to all, and more of them near Problem.Budget.
 //   - Planner.Plan is the best of them that can be reached, step by step, within
 //     a budget; Planner.Curve is the minimum yield over the bytes; Planner.Cheapest is
 //     the plan with the fewest bytes for a wanted minimum yield.

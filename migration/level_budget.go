@@ -11,10 +11,10 @@ const (
 	budgetPart  = 4      // of the steps that are left one in so many are for it
 )
 
-// spend looks between the levels tried, row, for the lowest one that the budget suffices for: first among those that need no exchanges to
-// be reached, and after polish among all. Whatever the budget is, as many steps are left afterwards. Of few VMs searchLevels finds what
-// every budget suffices for.
-func (h *shedding) spend(s *search, row []tried, low float64, found func(at []int, level float64) int, polish func()) {
+// useBudget looks between the levels tried, row, for the lowest one that the budget suffices for: first among those that reach comes to,
+// and after polish among those that lower comes to as well. Whatever the budget is, as many steps are left afterwards. Of few VMs
+// searchLevels goes through the levels of all budgets.
+func (h *shedding) useBudget(s *search, row []tried, low float64, found func(at []int, level float64) int, polish func()) {
 	budget := s.f.p.Budget
 	if s.ended || budget <= 0 || len(h.base) <= maxFront {
 		polish()
@@ -23,18 +23,18 @@ func (h *shedding) spend(s *search, row []tried, low float64, found func(at []in
 	part := s.steps / budgetPart
 	rest := s.steps - part
 	b := s.around(budget, row)
-	s.spending(&part, func() { h.bisect(s, &b, low, false, found) })
-	s.spending(&rest, polish)
-	s.spending(&part, func() { h.bisect(s, &b, low, true, found) })
-	s.spending(&rest, func() {})
+	s.withSteps(&part, func() { h.bisect(s, &b, low, false, found) })
+	s.withSteps(&rest, polish)
+	s.withSteps(&part, func() { h.bisect(s, &b, low, true, found) })
+	s.withSteps(&rest, func() {})
 }
 
 // bounds are the greatest yield that a budget is known to suffice for, and the least one that takes more; +Inf: none is known to.
 type bounds struct{ budget, within, beyond float64 }
 
-// spending does what takes steps from an account of its own.
-func (s *search) spending(steps *int64, do func()) {
-	s.steps, s.ended = *steps, false
+// withSteps does what takes steps from an account of its own.
+func (s *search) withSteps(steps *int64, do func()) {
+	s.steps, s.ended = *steps, s.stopped
 	if !s.done(0) {
 		do()
 	}
@@ -44,7 +44,7 @@ func (s *search) spending(steps *int64, do func()) {
 func (s *search) around(budget float64, row []tried) bounds {
 	b := bounds{budget, row[0].yield, math.Inf(1)}
 	for i := range row {
-		if r := &row[i]; r.yield > b.within && s.sure(r) && s.found[r.found].direct <= budget {
+		if r := &row[len(row)-1-i]; r.yield > b.within && r.cost <= budget && s.sure(r) && s.bytes(r) <= budget {
 			b.within = r.yield
 		}
 	}
@@ -63,7 +63,7 @@ func (s *search) around(budget float64, row []tried) bounds {
 // for, they try the same ones. At the first level for which only the greater one suffices it has a placement that is better than all
 // that the lesser one comes to from then on. Levels bound the search only if their bytes suffice for them: they have an order of moves
 // without staging hops.
-func (h *shedding) bisect(s *search, b *bounds, low float64, exchanges bool, found func(at []int, level float64) int) {
+func (h *shedding) bisect(s *search, b *bounds, low float64, lower bool, found func(at []int, level float64) int) {
 	top := 1 / b.within
 	high, low := top, max(low, 1/b.beyond) // levels
 	for range budgetTries {
@@ -72,20 +72,24 @@ func (h *shedding) bisect(s *search, b *bounds, low float64, exchanges bool, fou
 			return
 		}
 		h.begin(s, t)
-		if exchanges {
-			h.lower(s, t*above, func(float64) {})
+		if lower {
+			if h.lower(s, t*above, func(float64) {}); s.ended {
+				return // with more steps it would not end here
+			}
 		}
 		r := h.end(t, top)
 		if r.yield > b.within && r.yield < b.beyond {
-			r.found = found(slices.Clone(h.at), 1/r.yield)
+			if r.found = found(slices.Clone(h.at), 1/r.yield); r.found < 0 {
+				return // a floor binds: levels do not say what is left for the others
+			}
 		}
 		switch {
 		case !s.sure(&r):
 			low = t
-		case s.found[r.found].direct <= b.budget:
+		case s.bytes(&r) <= b.budget:
 			b.within, high = r.yield, 1/r.yield
 		default:
-			b.beyond, low = r.yield, 1/r.yield
+			b.beyond, low = r.yield, t
 		}
 	}
 }
@@ -96,5 +100,20 @@ func (s *search) sure(r *tried) bool {
 		return false
 	}
 	c := &s.found[r.found]
-	return c.broken == 0 && c.missing == 0 && (s.direct || s.order(c) && c.bytes <= c.direct*(1+sameBytes))
+	if c.broken > 0 || c.missing > 0 {
+		return false
+	}
+	if s.direct {
+		return true
+	}
+	if !c.ordered {
+		s.done(int64(12*len(c.at) + 20*len(s.p.Hosts)))
+	}
+	return s.order(c) && c.bytes <= c.direct*(1+sameBytes)
+}
+
+// bytes is what the placement of a level that is sure takes: the sums of direct moves and of their order may differ by rounding.
+func (s *search) bytes(r *tried) float64 {
+	c := &s.found[r.found]
+	return max(c.direct, c.bytes)
 }

@@ -13,7 +13,7 @@ import (
 // where least is left; where one fits nowhere two hosts exchange VMs. Last,
 // VMs that fit on their present hosts after all go back.
 //
-// None of the levels depends on a budget. Every placement on the way is a candidate.
+// These levels do not depend on a budget; useBudget adds some that do. Every placement on the way is a candidate.
 type shedding struct {
 	f            *fleet
 	weight, size []float64 // [vm]: CPU, memory
@@ -33,7 +33,7 @@ type shedding struct {
 	need  []float64
 	used  []float64
 	order []freeCPU
-	rank  ranking
+	rank  ranking // while hosts exchange VMs
 }
 
 // freeCPU is the CPU that a host has left.
@@ -162,7 +162,7 @@ func (h *shedding) run(s *search, found func(at []int, level float64) int) {
 		h.begin(s, t)
 		h.polish(s, max(t, low*evenEnough), top, found)
 	}
-	h.spend(s, row, low, found, func() { polish(0) }) // what many bytes would do is known early
+	h.useBudget(s, row, low, found, func() { polish(0) }) // what many bytes would do is known early
 	for range all - first {
 		if s.ended {
 			return
@@ -352,7 +352,7 @@ func (h *shedding) exchanges(t float64) (pairs int64) {
 			break
 		}
 		with := h.partners(j, &random)
-		compared := int64(0)
+		compared := int64(n / 5) // the ranking
 		for _, k := range with {
 			compared += int64(len(h.on[j])) * int64(1+len(h.on[k]))
 		}

@@ -24,7 +24,7 @@ type Placement struct {
 // there is an order of moves that leads to it. A greater budget never gives a
 // lower minimum yield, unless Stop ends the search.
 func Place(p Problem, budget float64) (Placement, error) {
-	p.Budget = max(0, budget)
+	p.Budget = max(budget, math.SmallestNonzeroFloat64) // 0 would be one that is not known
 	f, err := p.fleet()
 	if err != nil {
 		return Placement{}, fmt.Errorf("a problem of migration: %w", err)

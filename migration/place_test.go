@@ -57,16 +57,19 @@ func TestStepsBoundTheWork(t *testing.T) {
 		p := scattered(3, size[0], size[1])
 		budget := memoryOf(p) * 0.15
 		last := 0.0
-		for _, steps := range []int64{1, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 0} {
-			p.Steps = steps
-			plan := planner(t, p).Plan(budget)
-			if steps == 1 && plan.MinYieldAfter <= plan.MinYieldBefore*1.0001 {
-				t.Errorf("%v: one step brings nothing: %v", size, plan.MinYieldAfter)
+		for _, p.Budget = range []float64{budget, 0} {
+			last = 0
+			for _, steps := range []int64{1, 1000, 10_000, 100_000, 300_000, 1_000_000, 2_000_000, 10_000_000, 0} {
+				p.Steps = steps
+				plan := planner(t, p).Plan(budget)
+				if steps == 1 && plan.MinYieldAfter <= plan.MinYieldBefore*1.0001 {
+					t.Errorf("%v: one step brings nothing: %v", size, plan.MinYieldAfter)
+				}
+				if plan.MinYieldAfter < last {
+					t.Errorf("%v: %d steps: %v, with fewer there was %v", size, steps, plan.MinYieldAfter, last)
+				}
+				last = plan.MinYieldAfter
 			}
-			if plan.MinYieldAfter < last {
-				t.Errorf("%v: %d steps: %v, with fewer there was %v", size, steps, plan.MinYieldAfter, last)
-			}
-			last = plan.MinYieldAfter
 		}
 		asked := 0
 		p.Steps, p.Stop = 0, func() bool { asked++; return asked > 3 }

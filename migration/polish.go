@@ -13,7 +13,7 @@ import (
 const (
 	partners   = 12 // hosts with the lowest levels that are looked at, and as many others
 	evenEnough = 1.0003
-	maxPolish  = 40_000_000 // pairs of VMs looked at, about
+	maxPolish  = 60_000_000 // pairs of VMs looked at, about
 	stride     = 0.4        // part of the way to the wanted level that is as good as more, if it costs less
 	fewHosts   = 200        // all of which are asked where no partner helps
 	everyStep  = 0.004      // part by which a level must have fallen for a new candidate
@@ -47,7 +47,7 @@ func (h *shedding) lower(s *search, goal float64, report func(level float64)) {
 	n := len(h.need)
 	perHost := 1 + len(h.base)/n
 	random := uint64(1)
-	work := perHost * perHost * partners // steps
+	work := perHost*perHost*partners + n/20 // steps: pairs of VMs, and the ranking
 	h.rank.sort(h)
 	for rounds := min(8*n, maxPolish/(2*work)); rounds >= 0; rounds-- {
 		l, j := h.rank.top()

@@ -38,6 +38,8 @@ type search struct {
 	steps int64 // left
 	ended bool
 
+	stopped bool // by Problem.Stop
+
 	direct bool    // orders are not asked for
 	known  float64 // no placement of at most so many bytes is worth more than what was found; -1: nothing is known
 }
@@ -195,7 +197,11 @@ func (s *search) fronts(known float64) {
 // done says whether the work is to end, some steps more having been done.
 func (s *search) done(steps int64) bool {
 	s.steps -= steps
-	s.ended = s.ended || s.steps <= 0 || s.f.p.Stop != nil && s.f.p.Stop()
+	if s.ended {
+		return true
+	}
+	s.stopped = s.stopped || s.f.p.Stop != nil && s.f.p.Stop()
+	s.ended = s.stopped || s.steps <= 0
 	return s.ended
 }
 

@@ -68,7 +68,7 @@ func (s *Server) registerRebalance(api huma.API) {
 		})
 	optionalBody(api, "/v1/rebalance")
 	get(api, route{"rebalanceCurve", "/v1/rebalance/curve", tagRebalance, "Get the curve of yield by bytes",
-		"For each number of bytes that buys more, the greatest minimum yield that moves of so many bytes reach. The first point is 0 bytes: only caps change."},
+		"For each number of bytes that buys more, a minimum yield that moves of so many bytes reach; a plan for a budget may find more. The first point is 0 bytes: only caps change."},
 		func(ctx context.Context, in *struct{}) (*answerOf[v1.List[v1.CurvePoint]], error) {
 			bounded, cancel := context.WithTimeout(ctx, requestTimeout)
 			defer cancel()
