@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	budgetTries = 16
+	budgetTries = 16     // levels, each of the two times
 	nearLevel   = 0.0001 // least distance of two levels, as a part of them
 	budgetPart  = 4      // of the steps that are left one in so many are for it
 )
@@ -22,7 +22,7 @@ func (h *shedding) useBudget(s *search, row []tried, low float64, found func(at 
 	}
 	part := s.steps / budgetPart
 	rest := s.steps - part
-	b := s.around(budget, row)
+	b := s.around(budget, row) // what it orders is not counted: for another budget these are other ones
 	s.withSteps(&part, func() { h.bisect(s, &b, low, false, found) })
 	s.withSteps(&rest, polish)
 	s.withSteps(&part, func() { h.bisect(s, &b, low, true, found) })
@@ -41,6 +41,7 @@ func (s *search) withSteps(steps *int64, do func()) {
 	*steps = s.steps
 }
 
+// around returns the bounds of a budget among the levels tried.
 func (s *search) around(budget float64, row []tried) bounds {
 	b := bounds{budget, row[0].yield, math.Inf(1)}
 	for i := range row {
@@ -56,14 +57,15 @@ func (s *search) around(budget float64, row []tried) bounds {
 	return b
 }
 
-// bisect halves the distance of two levels, one that the budget suffices for and one that it does not suffice for.
+// bisect halves the distance of two levels, one that the budget suffices for and one that it does not suffice for. further: by lower,
+// where reach leaves a host above the level.
 //
 // A greater budget must not give a lower yield, although it leads to other levels. Therefore bisect begins between two levels that no
 // budget touches, and keeps only what lies between the two that bound it then. As long as two budgets agree on which levels they suffice
 // for, they try the same ones. At the first level for which only the greater one suffices it has a placement that is better than all
 // that the lesser one comes to from then on. Levels bound the search only if their bytes suffice for them: they have an order of moves
 // without staging hops.
-func (h *shedding) bisect(s *search, b *bounds, low float64, lower bool, found func(at []int, level float64) int) {
+func (h *shedding) bisect(s *search, b *bounds, low float64, further bool, found func(at []int, level float64) int) {
 	top := 1 / b.within
 	high, low := top, max(low, 1/b.beyond) // levels
 	for range budgetTries {
@@ -72,8 +74,9 @@ func (h *shedding) bisect(s *search, b *bounds, low float64, lower bool, found f
 			return
 		}
 		h.begin(s, t)
-		if lower {
-			if h.lower(s, t*above, func(float64) {}); s.ended {
+		if further {
+			h.lower(s, t*above, func(float64) {})
+			if s.ended {
 				return // with more steps it would not end here
 			}
 		}

@@ -92,18 +92,3 @@ func TestGreaterBudgetsGiveNoLowerYields(t *testing.T) {
 		})
 	})
 }
-
-// A search that knows the budget uses it up.
-func TestTheBudgetIsUsed(t *testing.T) {
-	for seed := range uint64(3) {
-		p := unequal(seed, 64, 500)
-		budget := memoryOf(p) * 0.05
-		blind := planner(t, p).Plan(budget)
-		p.Budget = budget
-		knows := planner(t, p).Plan(budget)
-		t.Logf("seed %d: %.4f for %.2f%% of the budget; %.4f for %.2f%% where it is known", seed, blind.MinYieldAfter, 100*blind.Bytes/budget, knows.MinYieldAfter, 100*knows.Bytes/budget)
-		if knows.MinYieldAfter < blind.MinYieldAfter {
-			t.Errorf("seed %d: %v where the budget is known, %v where it is not", seed, knows.MinYieldAfter, blind.MinYieldAfter)
-		}
-	}
-}

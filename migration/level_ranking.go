@@ -1,9 +1,6 @@
 package migration
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // ranking is the hosts by level, lowest first; of equal ones that with the greatest number first.
 type ranking struct {
@@ -17,7 +14,7 @@ type ranked struct {
 }
 
 func (a ranked) compare(b ranked) int {
-	return cmp.Or(cmp.Compare(a.level, b.level), b.host-a.host)
+	return ascending(a.level, b.level, b.host-a.host)
 }
 
 func (r *ranking) sort(h *shedding) {

@@ -337,12 +337,12 @@ func (h *shedding) exchanges(t float64) (pairs int64) {
 			over++
 		}
 	}
+	if over == 0 {
+		return 0
+	}
 	rounds, parts := maxExchanges+n/8, over <= n/fewOver
 	if parts {
 		rounds += n / 2
-	}
-	if over == 0 {
-		return 0
 	}
 	random := uint64(1)
 	h.rank.sort(h)

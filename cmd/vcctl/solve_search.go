@@ -75,8 +75,8 @@ const (
 )
 
 // placeByMoves looks for moves from where VMs are now. Where few bytes may move it
-// finds more than a search for placements. Its work does not depend on the budget,
-// so that a greater budget never gives a lower minimum yield.
+// finds more than a search for placements. Unless the time limit ends it, a greater
+// budget never gives a lower minimum yield.
 func placeByMoves(p allocator.Problem, s allocator.Search, limit time.Duration) (found byMoves) {
 	m := migration.Problem{Rules: s.Rules}
 	for j := range p.Hosts {
